@@ -1,0 +1,28 @@
+/* An immutable set of address blocks, each with the line of the file it came from. Built once, then only read. */
+#ifndef POLICY_ADDRSET_H
+#define POLICY_ADDRSET_H
+
+#include "addr.h"
+#include "portset.h"
+
+struct addrset_item {
+	struct addr_prefix prefix;
+	struct portset ports;
+	uint32_t line;
+};
+
+struct addrset {
+	struct addrset_item *items; /* sorted by the builder; owned */
+	size_t n, cap;
+	bool sealed;
+};
+
+/* Appends a block. Returns 0 or -ENOMEM (the set is unchanged). Not after addrset_seal(). */
+int addrset_add(struct addrset *s, struct addr_prefix prefix, struct portset ports, uint32_t line);
+/* Sorts for lookup. Call once, after the last addrset_add(). */
+void addrset_seal(struct addrset *s);
+/* The longest block that holds `a` and whose ports hold `port` (port 0: any port). NULL when none does. */
+const struct addrset_item *addrset_find(const struct addrset *s, const struct addr *a, uint16_t port);
+void addrset_clear(struct addrset *s);
+
+#endif

@@ -1,0 +1,22 @@
+/* Request targets (RFC 9112 3.2): authority-form for CONNECT, absolute-form for the rest; nothing else picks a host. */
+#ifndef HTTP_TARGET_H
+#define HTTP_TARGET_H
+
+#include "http/head.h"
+#include "policy/policy.h"
+
+struct target {
+	struct policy_target to;  /* host and port (80 when an absolute-form names none) */
+	bool connect;
+	struct str path_query;    /* absolute-form: as received, "/" prepended when the path is empty ("*" for OPTIONS) */
+	bool slash;               /* the forwarded target is "/" followed by path_query (an empty path before a query) */
+	struct str authority;     /* absolute-form: as received, without the default port (for the rebuilt Host) */
+	bool explicit_port;       /* absolute-form: a port other than 80 was named */
+};
+
+/* Reads method and target of a parsed head. Returns VERDICT_ALLOW with *ret filled; else the refusal
+ * (bad_request, bad_target, scheme_not_supported, method_not_allowed) with *ret_why a few words for the reply.
+ * The port is only checked for syntax here (bad_target); whether it may be used is the policy's. */
+enum verdict target_parse(const struct head *h, struct target *ret, const char **ret_why);
+
+#endif
