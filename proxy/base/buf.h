@@ -3,6 +3,7 @@
 #define BASE_BUF_H
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdbool.h>
 #include <stddef.h>
 
