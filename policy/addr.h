@@ -28,7 +28,11 @@ struct addr addr_from_v4(const uint8_t octets[4]);
 struct addr addr_from_v6(const uint8_t bytes[16]);
 bool addr_is_v4(const struct addr *a);
 bool addr_equal(const struct addr *a, const struct addr *b);
+/* Blocks are of one family, like the addresses: an IPv4 address is only in blocks of IPv4 (len >= 96), so ::/0 is all of
+ * IPv6 and nothing else. */
 bool addr_in_prefix(const struct addr *a, const struct addr_prefix *p);
+/* `inner` is the same block or lies inside, by the bits alone: ::/0 encloses all blocks. For sorting and nesting. */
+bool addr_prefix_encloses(const struct addr_prefix *outer, const struct addr_prefix *inner);
 
 /* Reads a literal: a canonical dotted quad (four decimal octets, no leading zero, nothing else) or an IPv6 address
  * as RFC 4291 2.2 writes it, without brackets and without a zone. Returns false, *ret untouched, for all else. */
@@ -56,15 +60,17 @@ struct addr_special {
 /* Judges an address by the built-in table alone (longest prefix wins), after unwrapping what hides an IPv4 address:
  * IPv4-mapped (by representation), NAT64 64:ff9b::/96 and the blocks of `nat64` (RFC 6052 layouts; may be NULL), and
  * the ISATAP interface ids, whose IPv4 address must be public too. Returns VERDICT_ALLOW only for a public address;
- * *ret_row, if not NULL, is set to the row that refused (never NULL then), or NULL when allowed.
- * Anything outside 2000::/3 that no row allows is refused. */
+ * *ret_row, if not NULL, is set to the row that refused (never NULL then; the inner address's row when that refused),
+ * or NULL when allowed. Anything outside 2000::/3 that no row allows is refused. A block of `nat64` may lie in private
+ * or reserved space, but opens no loopback, link-local, multicast or metadata address, nor one whose length is none of
+ * the six. Any thread, no set-up. */
 enum verdict addr_judge_special(const struct addr *a, const struct addr_prefix *nat64, size_t n_nat64,
 				const struct addr_special **ret_row);
 
 /* The IPv4 address inside `a` under the RFC 6052 prefix `p` (length 32, 40, 48, 56, 64 or 96). */
 bool addr_nat64_extract(const struct addr *a, const struct addr_prefix *p, struct addr *ret_v4);
 
-/* The table itself, for listings and tests. */
+/* The table itself, for listings and tests; in order of address, enclosing blocks first. */
 const struct addr_special *addr_special_table(size_t *ret_n);
 
 #endif
