@@ -11,12 +11,16 @@
 
 enum yaml_kind { YAML_NONE = 0, YAML_SCALAR, YAML_LIST, YAML_MAP };
 
-enum { YAML_DEPTH_MAX = 16 };
+enum {
+	YAML_DEPTH_MAX = 16,
+	YAML_NODES_MAX = 2 * 1000 * 1000, /* keys and values: 100 000 rules of the long form are 700 000 */
+};
 
 struct yaml_node {
 	enum yaml_kind kind;
 	uint32_t line, column;   /* from 1 */
 	bool quoted;             /* scalar in quotes */
+	bool broken;             /* a problem was told of it, or the text broke off inside: say no more about it */
 	struct str text;         /* scalar: its value, owned by the document */
 	struct yaml_node *key;   /* set on a value inside a map: its key, a scalar */
 	struct yaml_node *child; /* list and map: first value */
@@ -29,6 +33,9 @@ struct yaml_doc;
 /* Parses. Returns 0 with *ret; -EINVAL with every problem found appended; -ENOMEM. After a problem the parser goes on
  * where it can, so that all are told. */
 int yaml_parse(struct str text, struct yaml_doc **ret, struct policy_problems *problems);
+/* As yaml_parse(), but with a tree also when there were problems, so that its reader can look for more of them: returns
+ * 0 with *ret, problems or not, or -ENOMEM. For reporting only: a caller that finds any problem must not use the tree. */
+int yaml_parse_partial(struct str text, struct yaml_doc **ret, struct policy_problems *problems);
 const struct yaml_node *yaml_root(const struct yaml_doc *d); /* NULL for an empty document */
 struct yaml_doc *yaml_free(struct yaml_doc *d);
 
