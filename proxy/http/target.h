@@ -10,12 +10,14 @@ struct target {
 	bool connect;
 	struct str path_query;    /* absolute-form: as received, "/" prepended when the path is empty ("*" for OPTIONS) */
 	bool slash;               /* the forwarded target is "/" followed by path_query (an empty path before a query) */
-	struct str authority;     /* absolute-form: as received, without the default port (for the rebuilt Host) */
+	struct str authority;     /* absolute-form: as received, without port 80 or an empty port (for the rebuilt Host) */
 	bool explicit_port;       /* absolute-form: a port other than 80 was named */
 };
 
-/* Reads method and target of a parsed head. Returns VERDICT_ALLOW with *ret filled; else the refusal
- * (bad_request, bad_target, scheme_not_supported, method_not_allowed) with *ret_why a few words for the reply.
+/* Reads method, target and Host of a parsed head. Returns VERDICT_ALLOW with *ret filled, its views into the input of
+ * the head; else the refusal (bad_request, bad_target, scheme_not_supported, method_not_allowed) with *ret_why a few
+ * words for the reply (static text, no byte of the request in it). Host never picks a destination; an absolute-form
+ * whose Host names another host or port is refused (bad_target), as one of the two is a lie.
  * The port is only checked for syntax here (bad_target); whether it may be used is the policy's. */
 enum verdict target_parse(const struct head *h, struct target *ret, const char **ret_why);
 
