@@ -11,7 +11,13 @@ SHELL := /bin/bash
 SAN ?=
 comma := ,
 BUILD := .build/$(if $(SAN),$(subst $(comma),-,$(SAN)),plain)
-CC ?= gcc
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+# V=1 shows whole command lines.
+V ?=
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-4s %s\n' $(1) $(2))
 PKGS := libevent_core libevent_extra libevent_pthreads libcares yaml-0.1 libidn2 libsystemd
 # Silent while the packages are missing: `make help` and `make deps` are there to be run then.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
@@ -36,26 +42,31 @@ FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
 all: $(BUILD)/egress-guard
 
 $(BUILD)/egress-guard: $(BUILD)/proxy/main.o $(BUILD)/libguard.a
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/libguard.a: $(LIB_OBJ)
-	rm -f $@ && ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS_ALL) -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_ALL) -c -o $@ $<
 
 # One program for each file of tests/unit, tests/sim and tests/platform.
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/tests/%.o $(BUILD)/libguard.a
 	@mkdir -p $(@D)
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS) -lcmocka
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS) -lcmocka
 
 unit: $(UNIT_BIN)
 	@for t in $(UNIT_BIN); do $$t || exit 1; done
 
 # A fuzz target with replay.c as its main: it runs files through the target, without libFuzzer.
 $(FUZZ_BIN): %: %.o $(BUILD)/fuzz/replay.o $(BUILD)/libguard.a
-	$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
 -include $(LIB_OBJ:.o=.d) $(BUILD)/proxy/main.d $(UNIT_SRC:%.c=$(BUILD)/%.d) $(FUZZ_BIN:=.d) $(BUILD)/fuzz/replay.d
 
@@ -63,7 +74,10 @@ $(FUZZ_BIN): %: %.o $(BUILD)/fuzz/replay.o $(BUILD)/libguard.a
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 1)
 # A make that was told -j hands its job slots down; one that was not gets the number of cores.
-SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(JOBS))
+SUBMAKE = $(MAKE) --no-print-directory $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-O -j$(JOBS))
+# The scripts that run make themselves start with a jobserver of their own: Python hands no descriptors down.
+RUNNER = MAKEFLAGS='$(filter-out -j% --jobserver%,$(MAKEFLAGS))' MAKE='$(MAKE) --no-print-directory -O -j$(JOBS)' \
+	BUILD='$(BUILD)' SAN='$(SAN)' JOBS='$(JOBS)' LINT_CPPFLAGS='$(CPPFLAGS)'
 STAGES ?=
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -95,14 +109,15 @@ run: ## builds the guard and starts it on 127.0.0.1:3128 with the configuration 
 
 check: ## builds and runs every test and lint; STAGES="unit lint" runs some of: build unit sim platform fuzz sys lint
 	@tests/deps || { echo '0 passed, 1 failed'; exit 1; }
-	+@BUILD=$(BUILD) SAN=$(SAN) JOBS=$(JOBS) MAKE='$(SUBMAKE)' tests/run $(STAGES)
+	@$(RUNNER) tests/run $(STAGES)
 
 check-programs: all $(UNIT_BIN) $(FUZZ_BIN)
 
 objects: $(LIB_OBJ) $(BUILD)/proxy/main.o
 
 lint: ## layers, banned calls, lengths, words, manual pages, cppcheck, clang-tidy
-	+@BUILD=$(BUILD) JOBS=$(JOBS) MAKE='$(SUBMAKE)' tests/lint/all
+	@tests/deps
+	@$(RUNNER) tests/lint/all
 
 lab: all ## opens a shell in the test network: guard host, world, origins, name servers
 	@GUARD_BIN=$(abspath $(BUILD)/egress-guard) tests/lab/lab shell
@@ -140,12 +155,15 @@ fuzz: ## T=NAME [SECONDS=60]: runs fuzz/fuzz_NAME.c; what it finds stays in .bui
 
 $(FUZZ_BUILD)/%.o: %.c
 	@mkdir -p $(@D)
-	$(FUZZ_CC) $(CPPFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(FUZZ_CC) $(CPPFLAGS) $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -c -o $@ $<
 
 $(FUZZ_BUILD)/libguard.a: $(FUZZ_LIB_OBJ)
-	rm -f $@ && ar rcs $@ $^
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(FUZZ_BUILD)/fuzz_%: $(FUZZ_BUILD)/fuzz/fuzz_%.o $(FUZZ_BUILD)/libguard.a
-	$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(FUZZ_CC) $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $^ $(LDLIBS)
 
 -include $(FUZZ_LIB_OBJ:.o=.d) $(FUZZ_SRC:%.c=$(FUZZ_BUILD)/%.d)
