@@ -74,7 +74,7 @@ WILD = {"wild.example.org": WEB4, "wildbulk.example.org": BULK4}
 # Addresses that must never be dialed, with the code of their refusal. Where the world can listen on them it does, and
 # records whoever comes.
 FORBIDDEN = [
-    ("0.0.0.0", "address_reserved"),
+    ("0.0.0.0", "address_loopback"),
     ("0.1.2.3", "address_reserved"),
     ("10.0.0.5", "address_private"),
     ("10.255.255.255", "address_private"),
@@ -107,7 +107,7 @@ FORBIDDEN = [
     ("240.0.0.1", "address_reserved"),
     ("255.255.255.255", "address_reserved"),
     ("168.63.129.16", "address_metadata"),
-    ("::", "address_reserved"),
+    ("::", "address_loopback"),
     ("::1", "address_loopback"),
     ("::127.0.0.1", "address_reserved"),
     ("::a9fe:a9fe", "address_reserved"),
@@ -141,8 +141,8 @@ FORBIDDEN = [
     ("fe80::1", "address_link_local"),
     ("fe80::a9fe:a9fe", "address_link_local"),
     ("febf::1", "address_link_local"),
-    ("fec0::1", "address_private"),
-    ("feff::1", "address_private"),
+    ("fec0::1", "address_reserved"),
+    ("feff::1", "address_reserved"),
     ("ff02::1", "address_multicast"),
     ("ff0e::1", "address_multicast"),
 ]
