@@ -79,7 +79,7 @@ static void *doc_alloc(struct yaml_doc *d, size_t n)
 	return p;
 }
 
-struct yaml_doc *yaml_free(struct yaml_doc *d)
+struct yaml_doc *yaml_doc_free(struct yaml_doc *d)
 {
 	if (!d)
 		return NULL;
@@ -417,7 +417,7 @@ int yaml_parse_partial(struct str text, struct yaml_doc **ret, struct policy_pro
 		err = read_events(&r);
 	}
 	if (err < 0 || problems->out_of_memory) {
-		yaml_free(r.doc);
+		yaml_doc_free(r.doc);
 		return -ENOMEM;
 	}
 	*ret = r.doc;
@@ -433,7 +433,7 @@ int yaml_parse(struct str text, struct yaml_doc **ret, struct policy_problems *p
 		err = -EINVAL;
 	problems_sort(problems);
 	if (err < 0) {
-		yaml_free(doc);
+		yaml_doc_free(doc);
 		return err;
 	}
 	*ret = doc;

@@ -37,7 +37,7 @@ int yaml_parse(struct str text, struct yaml_doc **ret, struct policy_problems *p
  * 0 with *ret, problems or not, or -ENOMEM. For reporting only: a caller that finds any problem must not use the tree. */
 int yaml_parse_partial(struct str text, struct yaml_doc **ret, struct policy_problems *problems);
 const struct yaml_node *yaml_root(const struct yaml_doc *d); /* NULL for an empty document */
-struct yaml_doc *yaml_free(struct yaml_doc *d);
+struct yaml_doc *yaml_doc_free(struct yaml_doc *d);   /* not yaml_free(): libyaml exports that name and would call ours */
 
 /* The value under `key` of a map, or NULL. */
 const struct yaml_node *yaml_get(const struct yaml_node *map, const char *key);

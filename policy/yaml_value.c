@@ -136,6 +136,11 @@ bool yaml_uint(const struct yaml_node *n, uint64_t min, uint64_t max, uint64_t *
 			     problem_quote(n->text).z, n->quoted ? " in quotes" : "");
 		return false;
 	}
+	if (min == max && v != min) {
+		yaml_problem(problems, n, NULL, "%.*s is not known here, only %llu", STR_ARG(n->text),
+			     (unsigned long long)min);
+		return false;
+	}
 	if (v < min || v > max) {
 		yaml_problem(problems, n, NULL, "%.*s is not in the range %llu to %llu", STR_ARG(n->text),
 			     (unsigned long long)min, (unsigned long long)max);
