@@ -240,14 +240,14 @@ static int cut_member(struct str member, struct str *ret_range)
 	return q;
 }
 
-bool reply_accepts_json(struct str accept)
+bool reply_accepts_json(struct str field)
 {
 	struct wish json = {0}, text = {0};
 	struct str member, range;
 	size_t place = 0;
 	int q;
 
-	for (; octets_next_member(&accept, &member); place++) {
+	for (; octets_next_member(&field, &member); place++) {
 		if (member.n == 0)
 			continue;
 		q = cut_member(member, &range);

@@ -29,6 +29,6 @@ void reply_write(struct buf *out, const struct reply *r);
 #define REPLY_CONNECT_OK "HTTP/1.1 200 Connection established\r\n\r\n"
 
 /* True when an Accept field value prefers application/json over text (q values respected). */
-bool reply_accepts_json(struct str accept);
+bool reply_accepts_json(struct str field);
 
 #endif
