@@ -1,0 +1,10 @@
+/* A new policy is in force: every open connection is judged again by its facts. */
+#ifndef RELAY_REJUDGE_H
+#define RELAY_REJUDGE_H
+
+#include "relay/relay.h"
+
+/* Closes what the policy now refuses: tunnels, exchanges, kept origins. What is being dialed is judged when it connects. */
+void rejudge_all(struct relay *r);
+
+#endif

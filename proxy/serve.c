@@ -1,0 +1,591 @@
+/* serve: boot, run, reload and stop, in numbered steps.
+ *
+ *   1 read the configuration    4 open the listeners      7 tell systemd, run the loop
+ *   2 load the policy           5 open the log            8 drain and stop
+ *   3 raise the file limit      6 make and start workers
+ *
+ * Until step 5 every error is one line on stderr and exit status 2; nothing has been served by then. The main thread owns
+ * the signals, the policy loader and the metrics; workers are told by mail and wake it through an eventfd. A reload compiles the new policy on
+ * this thread, then hands one reference to each worker; only when all have it in force is it called loaded. A file that
+ * does not compile changes nothing. */
+#include "serve.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/un.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/counter.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "config.h"
+#include "control/metrics.h"
+#include "limits.h"
+#include "relay/relay.h"
+#include "version.h"
+
+enum { EXIT_USAGE = 2 };
+
+struct guard {
+	struct config config;
+	struct event_base *base;
+	struct event *signals[5];
+	struct event *wake, *retry;
+	int wake_fd;
+	struct policy *policy;
+	double policy_loaded_s, started_s;
+	struct relay_shared shared;
+	struct worker **workers;
+	struct relay **relays;
+	bool *owed;               /* workers that could not be given the policy yet */
+	size_t n_workers;
+	struct metrics *metrics;
+	bool reloading, stopping, failed;
+};
+
+static double wall_s(void)
+{
+	return (double)clock_wall_ns() / 1e9;
+}
+
+/* --- 1, 2: files --- */
+
+void serve_print_problems(const char *path, const struct policy_problems *problems)
+{
+	for (size_t i = 0; i < problems->n; i++) {
+		const struct policy_problem *p = &problems->items[i];
+
+		fprintf(stderr, "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s\n", path, p->line, p->column, p->message,
+			p->hint ? "; hint: " : "", p->hint ? p->hint : "");
+	}
+	if (problems->dropped)
+		fprintf(stderr, "%s: and %zu more\n", path, problems->dropped);
+}
+
+static int read_text(const char *path, size_t max, char **ret, size_t *ret_n)
+{
+	int r = config_read_file(path, max, ret, ret_n);
+
+	if (r == -EFBIG)
+		fprintf(stderr, "egress-guard: %s is larger than %zu bytes\n", path, max);
+	else if (r < 0)
+		fprintf(stderr, "egress-guard: cannot read %s: %s\n", path, strerror(-r));
+	return r;
+}
+
+/* What no policy may allow, asked of the very judge that will serve: a guard that fails this must not start. */
+static bool self_test(const struct policy *p)
+{
+	static const char *const probes[] = {"169.254.169.254", "127.0.0.1", "10.0.0.1", "[::1]", "[fd00:ec2::254]",
+					     "[64:ff9b::a9fe:a9fe]", "localhost", "metadata.google.internal"};
+
+	for (size_t role = 0; role < policy_n_roles(p); role++) {
+		for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++) {
+			struct policy_target t = {.port = 80};
+
+			if (!host_parse(str_from(probes[i]), &t.host, NULL) ||
+			    policy_judge_target(p, (int)role, &t, NULL).verdict == VERDICT_ALLOW)
+				return false;
+			t.port = 22;
+			if (policy_judge_target(p, (int)role, &t, NULL).verdict == VERDICT_ALLOW)
+				return false;
+		}
+	}
+	return true;
+}
+
+int serve_load_policy(const char *path, struct policy **ret)
+{
+	struct policy_problems problems = {0};
+	struct policy *p = NULL;
+	char *text;
+	size_t n;
+	int r = read_text(path, POLICY_TEXT_MAX, &text, &n);
+
+	if (r < 0)
+		return r;
+	r = policy_compile((struct str){text, n}, &p, &problems);
+	serve_print_problems(path, &problems);
+	if (r == -ENOMEM)
+		fprintf(stderr, "egress-guard: %s: out of memory\n", path);
+	if (r == 0 && !self_test(p)) {
+		fprintf(stderr, "egress-guard: %s: self-test failed: a built-in refusal did not hold\n", path);
+		p = policy_unref(p);
+		r = -EINVAL;
+	}
+	policy_problems_clear(&problems);
+	free(text);
+	if (r == 0 && ret)
+		*ret = p;
+	else
+		policy_unref(p);
+	return r;
+}
+
+/* Every listener's role must be there: a guard that refuses everything by a misspelt name surprises. */
+static int check_roles(const struct guard *g, const struct policy *p)
+{
+	for (size_t i = 0; i < g->config.n_listen; i++) {
+		const struct config_listen *l = &g->config.listen[i];
+
+		if (policy_role(p, str_from(l->role)) < 0) {
+			fprintf(stderr, "egress-guard: %s: no role \"%s\", which the listener %s needs\n",
+				g->config.policy_path, l->role, l->text);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
+static int read_config(struct guard *g, const char *path)
+{
+	struct policy_problems problems = {0};
+	struct resolver_config dns;
+	const char *why = NULL;
+	char *text;
+	size_t n;
+	int r = read_text(path, 1024 * 1024, &text, &n);
+
+	if (r < 0)
+		return r;
+	r = config_read((struct str){text, n}, path, &g->config, &problems);
+	serve_print_problems(path, &problems);
+	if (r == -ENOMEM)
+		fprintf(stderr, "egress-guard: %s: out of memory\n", path);
+	policy_problems_clear(&problems);
+	free(text);
+	if (r < 0)
+		return r;
+	dns = (struct resolver_config){.servers = g->config.dns_servers};
+	r = resolver_check(&dns, &why);
+	if (r < 0)
+		fprintf(stderr, "egress-guard: no name server to ask: %s\n", why ? why : strerror(-r));
+	return r;
+}
+
+static int load_first_policy(struct guard *g)
+{
+	int r = serve_load_policy(g->config.policy_path, &g->policy);
+
+	if (r == 0)
+		r = check_roles(g, g->policy);
+	g->policy_loaded_s = wall_s();
+	return r;
+}
+
+/* --- 3: limits --- */
+
+static void check_fd_limit(struct guard *g)
+{
+	/* Two sockets a connection, four descriptors for pipes in use, and what the guard itself holds open. */
+	size_t have = fd_raise_limit(), spare = 64 + g->config.n_listen * g->n_workers + g->n_workers * 16;
+	size_t fit = have > spare ? (have - spare) / 2 : 1;
+
+	if (have && g->shared.max_connections > fit) {
+		log_event(LOG_FD_LIMIT_LOW, "open files are limited to %zu: limits.connections is %zu instead of %u", have, fit,
+			  g->shared.max_connections);
+		g->shared.max_connections = (unsigned)fit;
+	}
+}
+
+static size_t count_processors(void)
+{
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) < 0 || CPU_COUNT(&set) < 1)
+		return 1;
+	return (size_t)CPU_COUNT(&set);
+}
+
+/* --- 4: listeners --- */
+
+static int open_failed(const struct config_listen *l, int r)
+{
+	fprintf(stderr, "egress-guard: cannot listen on %s: %s\n", l->text, strerror(-r));
+	return r;
+}
+
+/* With SO_REUSEPORT a second guard of the same user could bind too and take half of the connections: ask without it first. */
+static int probe_port(const struct config_listen *l)
+{
+	int fd, r = listener_open(&l->address, false, &fd);
+
+	if (r == 0)
+		fd_close(fd);
+	return r;
+}
+
+static int find_passed_fd(struct config_listen *l)
+{
+	char **names = NULL;
+	int n = sd_listen_fds_with_names(0, &names), found = -ENOENT;
+
+	for (int i = 0; i < n; i++) {
+		if (found < 0 && !strcmp(names[i], l->fd_name))
+			found = SD_LISTEN_FDS_START + i;
+		free(names[i]);
+	}
+	free(names);
+	return found;
+}
+
+static int open_listener(struct guard *g, size_t i)
+{
+	struct config_listen *l = &g->config.listen[i];
+	bool tcp = !l->fd_name && l->address.sa.ss_family != AF_UNIX;
+	int r;
+
+	if (l->fd_name) {
+		l->address.fd = find_passed_fd(l);
+		if (l->address.fd < 0) {
+			fprintf(stderr, "egress-guard: no socket named \"%s\" was passed in\n", l->fd_name);
+			return -ENOENT;
+		}
+	}
+	r = tcp ? probe_port(l) : 0;
+	for (size_t w = 0; r == 0 && w < g->n_workers; w++) {
+		struct relay_entry *e = &g->relays[w]->entries[i];
+
+		snprintf(e->role, sizeof(e->role), "%s", l->role);
+		if (tcp || w == i % g->n_workers)
+			r = listener_open(&l->address, tcp, &e->fd);
+	}
+	return r < 0 ? open_failed(l, r) : 0;
+}
+
+static int open_listeners(struct guard *g)
+{
+	g->relays = calloc(g->n_workers, sizeof(*g->relays));
+	if (!g->relays)
+		return -ENOMEM;
+	for (size_t w = 0; w < g->n_workers; w++) {
+		g->relays[w] = relay_new(&g->shared, g->config.n_listen);
+		if (!g->relays[w])
+			return -ENOMEM;
+	}
+	for (size_t i = 0; i < g->config.n_listen; i++) {
+		int r = open_listener(g, i);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void metrics_facts(void *arg, struct metrics_facts *ret)
+{
+	struct guard *g = arg;
+
+	*ret = (struct metrics_facts){.policy_hash = policy_hash(g->policy), .policy_loaded_s = g->policy_loaded_s,
+				      .started_s = g->started_s, .workers = (unsigned)g->n_workers};
+}
+
+static int open_metrics(struct guard *g)
+{
+	int fd, r;
+
+	if (!g->config.has_metrics)
+		return 0;
+	r = listener_open(&g->config.metrics, false, &fd);
+	if (r == 0)
+		r = metrics_new(g->base, fd, metrics_facts, g, &g->metrics);
+	if (r < 0)
+		fprintf(stderr, "egress-guard: cannot serve metrics: %s\n", strerror(-r));
+	return r;
+}
+
+/* --- reload --- */
+
+static void give_policy(struct guard *g)
+{
+	const struct timeval soon = {.tv_usec = 20 * 1000};
+	bool some_owed = false;
+
+	for (size_t i = 0; i < g->n_workers; i++) {
+		struct mail m = {.kind = MAIL_POLICY, .policy = g->policy};
+
+		if (!g->owed[i])
+			continue;
+		policy_ref(g->policy);
+		g->owed[i] = worker_send(g->workers[i], &m) < 0;
+		if (g->owed[i])
+			policy_unref(g->policy);
+		some_owed |= g->owed[i];
+	}
+	if (some_owed)
+		event_add(g->retry, &soon);
+}
+
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	give_policy(arg);
+}
+
+static void reload(struct guard *g)
+{
+	struct policy *p;
+	int r = log_reopen();
+
+	if (r < 0)
+		log_event(LOG_LOG_REOPEN_FAILED, "%s: %s; the old file stays in use", g->config.log_path, strerror(-r));
+	sd_notify(0, "RELOADING=1");
+	r = serve_load_policy(g->config.policy_path, &p);
+	if (r == 0 && check_roles(g, p) < 0) {
+		policy_unref(p);
+		r = -EINVAL;
+	}
+	if (r < 0) {
+		counter_inc(COUNTER_RELOADS_FAILED);
+		log_event(LOG_POLICY_REFUSED, "%s was not loaded (%s, see above); the policy %016" PRIx64 " stays in force",
+			  g->config.policy_path, r == -EINVAL ? "it has errors" : strerror(-r), policy_hash(g->policy));
+		sd_notify(0, "READY=1");
+		return;
+	}
+	policy_unref(g->policy);
+	g->policy = p;
+	g->reloading = true;
+	for (size_t i = 0; i < g->n_workers; i++)
+		g->owed[i] = true;
+	give_policy(g);
+}
+
+/* All workers judge by the new policy: now it is loaded. */
+static void finish_reload(struct guard *g)
+{
+	for (size_t i = 0; i < g->n_workers; i++)
+		if (g->owed[i] || atomic_load(&g->workers[i]->policy_hash) != policy_hash(g->policy))
+			return;
+	g->reloading = false;
+	g->policy_loaded_s = wall_s();
+	counter_inc(COUNTER_RELOADS_OK);
+	log_event(LOG_POLICY_LOADED, "%s is in force: %zu roles, hash %016" PRIx64, g->config.policy_path,
+		  policy_n_roles(g->policy), policy_hash(g->policy));
+	sd_notify(0, "READY=1");
+}
+
+/* --- 7: the loop --- */
+
+static void tell_all(struct guard *g, enum mail_kind kind)
+{
+	struct mail m = {.kind = kind};
+
+	for (size_t i = 0; i < g->n_workers; i++)
+		worker_send(g->workers[i], &m);
+}
+
+static void stop(struct guard *g)
+{
+	bool again = g->stopping;
+
+	g->stopping = true;
+	if (!again) {
+		sd_notify(0, "STOPPING=1");
+		log_event(LOG_STOPPING, "stopping: open connections have %" PRIu64 " s", g->config.drain_ms / 1000);
+	}
+	tell_all(g, again ? MAIL_STOP : MAIL_DRAIN);
+}
+
+static void on_signal(evutil_socket_t sig, short what, void *arg)
+{
+	struct guard *g = arg;
+
+	if (sig == SIGHUP && !g->stopping)
+		reload(g);
+	else if (sig == SIGUSR1)
+		log_event(log_reopen() < 0 ? LOG_LOG_REOPEN_FAILED : LOG_LOG_REOPENED, "log %s", g->config.log_path);
+	else if (sig == SIGTERM || sig == SIGINT)
+		stop(g);
+}
+
+static void on_wake(evutil_socket_t fd, short what, void *arg)
+{
+	struct guard *g = arg;
+	size_t ended = 0;
+	uint64_t count;
+
+	if (read(fd, &count, sizeof(count)) < 0)
+		return;
+	for (size_t i = 0; i < g->n_workers; i++) {
+		int state = atomic_load(&g->workers[i]->state);
+
+		ended += state != 0;
+		if ((state < 0 || (state > 0 && !g->stopping)) && !g->failed) {
+			g->failed = g->stopping = true;
+			log_event(LOG_WORKER_FAILED, "worker %zu ended: %s", i, state < 0 ? strerror(-state) : "unexpectedly");
+			tell_all(g, MAIL_STOP);
+		}
+	}
+	if (g->reloading)
+		finish_reload(g);
+	if (ended == g->n_workers)
+		event_base_loopbreak(g->base);
+}
+
+static int watch_signals(struct guard *g)
+{
+	static const int watched[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
+
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++) {
+		g->signals[i] = evsignal_new(g->base, watched[i], on_signal, g);
+		if (!g->signals[i] || event_add(g->signals[i], NULL) < 0)
+			return -ENOMEM;
+	}
+	g->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (g->wake_fd < 0)
+		return -errno;
+	g->wake = event_new(g->base, g->wake_fd, EV_READ | EV_PERSIST, on_wake, g);
+	g->retry = event_new(g->base, -1, 0, on_retry, g);
+	if (!g->wake || !g->retry || event_add(g->wake, NULL) < 0)
+		return -ENOMEM;
+	return 0;
+}
+
+/* --- 6: workers --- */
+
+static int make_workers(struct guard *g)
+{
+	struct worker_config wc = {
+		.resolver = {.servers = g->config.dns_servers, .timeout_ms = (unsigned)g->config.dns_timeout_ms,
+			     .tries = (unsigned)g->config.dns_tries, .cache_entries = (unsigned)g->config.dns_cache},
+		.connect_ms = (unsigned)g->config.connect_ms,
+		.policy = g->policy,
+		.on_start = relay_start,
+		.on_mail = relay_mail,
+		.on_again = relay_again,
+		.on_free = relay_free_conn,
+		.on_stop = relay_stop,
+		.wake_fd = g->wake_fd,
+	};
+
+	g->workers = calloc(g->n_workers, sizeof(*g->workers));
+	g->owed = calloc(g->n_workers, sizeof(*g->owed));
+	if (!g->workers || !g->owed)
+		return -ENOMEM;
+	for (size_t i = 0; i < g->n_workers; i++) {
+		int r;
+
+		wc.index = (unsigned)i;
+		wc.app = g->relays[i];
+		r = worker_new(&wc, &g->workers[i]);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int start_workers(struct guard *g)
+{
+	sigset_t all, old;
+	int r = 0;
+
+	/* Signals are the main thread's. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (size_t i = 0; i < g->n_workers && r == 0; i++)
+		r = worker_start(g->workers[i]);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
+/* --- all steps --- */
+
+static void guard_clear(struct guard *g)
+{
+	metrics_free(g->metrics);
+	for (size_t i = 0; i < g->n_workers; i++) {
+		if (g->workers)
+			worker_free(g->workers[i]);
+		if (g->relays)
+			relay_free(g->relays[i]);
+	}
+	for (size_t i = 0; i < sizeof(g->signals) / sizeof(g->signals[0]); i++)
+		if (g->signals[i])
+			event_free(g->signals[i]);
+	if (g->wake)
+		event_free(g->wake);
+	if (g->retry)
+		event_free(g->retry);
+	fd_close(g->wake_fd);
+	if (g->base)
+		event_base_free(g->base);
+	policy_unref(g->policy);
+	for (size_t i = 0; i < g->config.n_listen; i++)
+		if (g->config.listen[i].address.sa.ss_family == AF_UNIX && g->relays)
+			unlink(((struct sockaddr_un *)&g->config.listen[i].address.sa)->sun_path);
+	free(g->workers);
+	free(g->relays);
+	free(g->owed);
+	config_clear(&g->config);
+}
+
+static int boot(struct guard *g, const char *config_path)
+{
+	int r = read_config(g, config_path);
+
+	if (r < 0)
+		return r;
+	r = load_first_policy(g);
+	if (r < 0)
+		return r;
+	g->shared.timeouts = (struct relay_timeouts){.head_ms = g->config.head_ms, .idle_ms = g->config.idle_ms,
+						     .half_open_ms = g->config.half_open_ms,
+						     .drain_ms = g->config.drain_ms};
+	g->shared.max_connections = (unsigned)g->config.max_connections;
+	g->n_workers = g->config.workers ? (size_t)g->config.workers : count_processors();
+	r = open_listeners(g);
+	if (r < 0)
+		return r;
+	g->base = event_base_new();
+	r = g->base ? watch_signals(g) : -ENOMEM;
+	if (r == 0)
+		r = make_workers(g);
+	if (r < 0) {
+		fprintf(stderr, "egress-guard: cannot start: %s\n", strerror(-r));
+		return r;
+	}
+	r = open_metrics(g);
+	if (r < 0)
+		return r;
+	r = log_open(g->config.log_path, g->config.log_level);
+	if (r < 0)
+		fprintf(stderr, "egress-guard: cannot write the log %s: %s\n", g->config.log_path, strerror(-r));
+	return r;
+}
+
+int serve_run(const char *config_path)
+{
+	struct guard g = {.wake_fd = -1, .started_s = wall_s()};
+	int r;
+
+	counter_attach();
+	r = boot(&g, config_path);
+	if (r < 0) {
+		guard_clear(&g);
+		return EXIT_USAGE;
+	}
+	check_fd_limit(&g);
+	r = start_workers(&g);
+	if (r < 0) {
+		log_event(LOG_WORKER_FAILED, "cannot start the workers: %s", strerror(-r));
+		g.failed = g.stopping = true;
+		tell_all(&g, MAIL_STOP);
+	} else {
+		log_event(LOG_STARTED, "egress-guard " GUARD_VERSION ": %zu listeners, %zu workers, policy %016" PRIx64,
+			  g.config.n_listen, g.n_workers, policy_hash(g.policy));
+		sd_notify(0, "READY=1");
+		event_base_dispatch(g.base);
+	}
+	log_event(LOG_STOPPED, "stopped");
+	guard_clear(&g);
+	log_close();
+	return g.failed ? 1 : 0;
+}
