@@ -39,11 +39,12 @@ typedef void lookup_fn(void *arg, const struct answer *answer);
 
 int resolver_new(struct event_base *base, const struct resolver_config *config, struct resolver **ret);
 /* Starts or joins a lookup. Returns 0 with *ret, to be ended by the complete callback or lookup_cancel(); -EBUSY when a
- * limit of limits.h is reached; -ENOMEM. A name from the cache is answered from the event loop too. */
+ * limit of limits.h is reached; -EINVAL for a name that host_parse() would not have let through; -ENOMEM. A name from
+ * the cache is answered from the event loop too. */
 int resolver_lookup(struct resolver *r, struct str name, lookup_fn *fn, void *arg, struct lookup **ret);
 /* The waiter leaves; the query goes on for the others and for the cache. Takes NULL; safe inside callbacks. */
 struct lookup *lookup_cancel(struct lookup *l);
-/* Ends all: waiters are not called. */
+/* Ends all: waiters are not called, their lookups are gone. Not from inside a callback. */
 struct resolver *resolver_free(struct resolver *r);
 
 /* Validates servers text or file without starting anything: 0, or -EINVAL with *ret_why. For clear errors at start. */
