@@ -2,8 +2,8 @@
  *
  * The input is read as text (an address, a block) and, from 16 bytes on, as raw addresses. Held: writing and reading
  * agree in both directions and with the C library; the table's search finds what a walk over all rows finds; an address
- * that is refused stays refused in every form that hides it, by the same row; and the blocks that hide addresses without
- * being judged by them stay shut. */
+ * that is refused stays refused in every form that hides it, by the same row; and the blocks that hide addresses
+ * without being judged by them stay shut. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdint.h>
@@ -75,10 +75,10 @@ static void check_hidden(const struct addr *v4, const struct addr_special *row, 
 	CHECK(judge_is(&a, NULL, row)); /* ISATAP */
 
 	for (size_t i = 0; i < sizeof(lengths); i++) {
-		struct addr_prefix p = {{{0x2a, 0x0b, noise[2], noise[3], noise[4], noise[5], noise[6], noise[7]}}, lengths[i]};
+		struct addr_prefix p = {{{0x2a, 0x0b}}, lengths[i]};
 
-		for (int k = p.len / 8; k < 8; k++)
-			p.base.b[k] = 0;
+		for (int k = 2; k < 8 && k < p.len / 8; k++)
+			p.base.b[k] = noise[k];
 		memcpy(a.b, noise, 16); /* "u" and suffix: anything but an ISATAP id, which is judged as well */
 		a.b[9] |= 1;
 		memcpy(a.b, p.base.b, p.len / 8);

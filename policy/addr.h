@@ -28,8 +28,8 @@ struct addr addr_from_v4(const uint8_t octets[4]);
 struct addr addr_from_v6(const uint8_t bytes[16]);
 bool addr_is_v4(const struct addr *a);
 bool addr_equal(const struct addr *a, const struct addr *b);
-/* Blocks are of one family, like the addresses: an IPv4 address is only in blocks of IPv4 (len >= 96), so ::/0 is all of
- * IPv6 and nothing else. */
+/* Blocks are of one family, like the addresses: an IPv4 address is only in blocks of IPv4 (len >= 96), so ::/0 is all
+ * of IPv6 and nothing else. */
 bool addr_in_prefix(const struct addr *a, const struct addr_prefix *p);
 /* `inner` is the same block or lies inside, by the bits alone: ::/0 encloses all blocks. For sorting and nesting. */
 bool addr_prefix_encloses(const struct addr_prefix *outer, const struct addr_prefix *inner);
@@ -39,8 +39,8 @@ bool addr_prefix_encloses(const struct addr_prefix *outer, const struct addr_pre
 bool addr_parse(struct str text, struct addr *ret);
 
 /* Reads ADDRESS/BITS in plain decimal, BITS counted in the family of the text as written. Returns 0; -EINVAL when it is
- * no such text or BITS is too large; -EDOM when bits beyond BITS are set ("host bits"), then *ret holds the block that was
- * probably meant. */
+ * no such text or BITS is too large; -EDOM when bits beyond BITS are set ("host bits"), then *ret holds the block that
+ * was probably meant. */
 int addr_prefix_parse(struct str text, struct addr_prefix *ret);
 
 /* Writes the canonical text (RFC 5952; dotted quad for IPv4), always terminated, and returns its length. */

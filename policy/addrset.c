@@ -7,14 +7,15 @@
  *
  * Cost with n blocks: 17 comparisons of 16 bytes for n = 100 000, and a walk no longer than blocks are nested: at most
  * 129 lengths with 3 entries each, because sealing drops an entry whose ports equal blocks of lower lines have already
- * (there are two ports, and an entry may have none). A file that lists one block 100 000 times is therefore no slower than any other. Sealing sorts
- * once, O(n log n); the links cost O(n), as each walk goes on where the one before ended.
+ * (there are two ports, and an entry may have none). A file that lists one block 100 000 times is therefore no slower
+ * than any other. Sealing sorts once, O(n log n); the links cost O(n), as each walk goes on where the one before ended.
  *
  * The links are of bits, the match is of families (addr_in_prefix()): ::/0 encloses the IPv4 blocks in the order, but
  * holds no IPv4 address.
  *
  * Errors: only addrset_add() can fail, for memory, and leaves the set as it was. qsort() sorts in place when it gets no
- * memory. A sealed set is never written again, so any thread may read it; addrset_clear() needs the last reader gone. */
+ * memory. A sealed set is never written again, so any thread may read it; addrset_clear() needs the last reader
+ * gone. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -23,8 +23,8 @@ int addrset_add(struct addrset *s, struct addr_prefix prefix, struct portset por
 /* Sorts for lookup and drops what can never be found: a block listed before (on a lower line) with all of its ports.
  * Call once, after the last addrset_add(); allocates nothing that could fail. */
 void addrset_seal(struct addrset *s);
-/* The longest block that holds `a` and whose ports hold `port` (port 0: any port); of equal blocks the one on the lowest
- * line. NULL when none does, or `s` is NULL. An unsealed set with items is a bug and aborts. */
+/* The longest block that holds `a` and whose ports hold `port` (port 0: any port); of equal blocks the one on the
+ * lowest line. NULL when none does, or `s` is NULL. An unsealed set with items is a bug and aborts. */
 const struct addrset_item *addrset_find(const struct addrset *s, const struct addr *a, uint16_t port);
 /* Frees the items; the set is then empty, unsealed and may be filled again. Takes NULL. */
 void addrset_clear(struct addrset *s);

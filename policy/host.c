@@ -1,13 +1,13 @@
 /* Hosts and ports as they stand in a target or a rule: text in, one canonical value out.
  *
  * The canonical form is the point. Whatever two programs could read as one host must be one value here, or be refused:
- * then a rule, a judgement, a lookup and a log line all speak of the same thing. So case and one trailing dot go, mapped
- * IPv6 literals become the IPv4 address they are, and everything that some client, resolver or URL library would rewrite
- * is refused instead of guessed: percent signs, bytes outside ASCII (IDNA has had two answers for one name), zones,
- * blanks, and numbers in any spelling but the dotted quad.
+ * then a rule, a judgement, a lookup and a log line all speak of the same thing. So case and one trailing dot go,
+ * mapped IPv6 literals become the IPv4 address they are, and everything that some client, resolver or URL library would
+ * rewrite is refused instead of guessed: percent signs, bytes outside ASCII (IDNA has had two answers for one name),
+ * zones, blanks, and numbers in any spelling but the dotted quad.
  *
- * Order in host_parse(): brackets mean IPv6 and nothing else; then a dotted quad; then a name. A name whose last label is
- * a number in WHATWG's sense (URL standard, "ends in a number") is no host: browsers and curl would read an address
+ * Order in host_parse(): brackets mean IPv6 and nothing else; then a dotted quad; then a name. A name whose last label
+ * is a number in WHATWG's sense (URL standard, "ends in a number") is no host: browsers and curl would read an address
  * there, inet_aton() as well, and the DNS would be asked by others, where a hostile zone can answer.
  *
  * Pure: no allocation, no state. On refusal the out-parameters are untouched, but for the reason, a fixed text. */

@@ -2,7 +2,8 @@
  *
  * A host is an IPv4 or IPv6 literal or a name. Names are stored lower case, without the trailing dot, in at most 253
  * bytes of labels made of letters, digits, '-' (not first or last, RFC 5890 2.3.1) and '_'. What looks like a number to
- * any client (WHATWG: the last label is all digits, or 0x and hex digits) but is no canonical dotted quad is no host. */
+ * any client (WHATWG: the last label is all digits, or 0x and hex digits) but is no canonical dotted quad is no
+ * host. */
 #ifndef POLICY_HOST_H
 #define POLICY_HOST_H
 

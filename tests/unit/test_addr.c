@@ -87,7 +87,8 @@ static void test_refused(void **state)
 	static const struct str cases[] = {
 		STR_LIT(""), STR_LIT("."), STR_LIT(":"), STR_LIT("..."), STR_LIT("/"), STR_LIT("x"),
 		/* what inet_aton() takes */
-		STR_LIT("0"), STR_LIT("1"), STR_LIT("127.1"), STR_LIT("1.2.3"), STR_LIT("0x7f.1"), STR_LIT("0x7f000001"),
+		STR_LIT("0"), STR_LIT("1"), STR_LIT("127.1"), STR_LIT("1.2.3"), STR_LIT("0x7f.1"),
+		STR_LIT("0x7f000001"),
 		STR_LIT("2130706433"), STR_LIT("0177.0.0.1"), STR_LIT("017700000001"), STR_LIT("127.0.0.1 "),
 		STR_LIT("127.0.0.1\n"), STR_LIT("127.0.0.1 x"), STR_LIT("127.0.0.0x1"), STR_LIT("01200034567"),
 		/* near a dotted quad */
@@ -98,15 +99,20 @@ static void test_refused(void **state)
 		STR_LIT("127.0.0.1\0"), STR_LIT("127.0.0.1\0.example"), STR_LIT("\0"), STR_LIT("1.2.3.\0"),
 		STR_LIT("\xef\xbc\x91.2.3.4"), /* full-width digit one */
 		/* near IPv6 */
-		STR_LIT("[::1]"), STR_LIT("::1%1"), STR_LIT("fe80::1%eth0"), STR_LIT("fe80::1%25eth0"), STR_LIT("::1/128"),
+		STR_LIT("[::1]"), STR_LIT("::1%1"), STR_LIT("fe80::1%eth0"), STR_LIT("fe80::1%25eth0"),
+		STR_LIT("::1/128"),
 		STR_LIT(":::"), STR_LIT("1::2::3"), STR_LIT("1:2:3:4:5:6:7"), STR_LIT("1:2:3:4:5:6:7:8:9"),
 		STR_LIT("1:2:3:4:5:6:7:"), STR_LIT(":1:2:3:4:5:6:7"), STR_LIT("1:2:3:4::5:6:7:8"), STR_LIT("::g"),
-		STR_LIT("::12345"), STR_LIT("::00001"), STR_LIT("::1 "), STR_LIT(" ::1"), STR_LIT("::1\0"), STR_LIT("::1\0::"),
-		STR_LIT("::ffff:127.0.0.01"), STR_LIT("::ffff:0177.0.0.1"), STR_LIT("::ffff:127.1"), STR_LIT("::ffff:1.2.3.256"),
-		STR_LIT("::ffff:0x7f.0.0.1"), STR_LIT("::ffff:127.0.0.1."), STR_LIT("::127.0.0.1:1"), STR_LIT("1.2.3.4::"),
+		STR_LIT("::12345"), STR_LIT("::00001"), STR_LIT("::1 "), STR_LIT(" ::1"), STR_LIT("::1\0"),
+		STR_LIT("::1\0::"),
+		STR_LIT("::ffff:127.0.0.01"), STR_LIT("::ffff:0177.0.0.1"), STR_LIT("::ffff:127.1"),
+		STR_LIT("::ffff:1.2.3.256"),
+		STR_LIT("::ffff:0x7f.0.0.1"), STR_LIT("::ffff:127.0.0.1."), STR_LIT("::127.0.0.1:1"),
+		STR_LIT("1.2.3.4::"),
 		STR_LIT("1:2:3:4:5:6:7:1.2.3.4"), STR_LIT("::ffff:127.0.0.1%eth0"), STR_LIT("v1.fe80::a+en1"),
 		STR_LIT("0000:0000:0000:0000:0000:0000:0000:0000:0000:1"), STR_LIT("::ffff:2130706433"),
-		STR_LIT("00000000000000000000000000000000000000000000::"), STR_LIT("0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1"),
+		STR_LIT("00000000000000000000000000000000000000000000::"),
+		STR_LIT("0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1"),
 	};
 
 	for (size_t i = 0; i < N(cases); i++) {
@@ -125,8 +131,8 @@ static void test_refused(void **state)
 
 		quad[6] = six[2] = (char)c;
 		assert_int_equal(parse_exact((struct str){quad, 7}, &a), c >= '0' && c <= '9');
-		assert_int_equal(parse_exact((struct str){six, 3}, &a), (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') ||
-				 (c >= 'A' && c <= 'F'));
+		assert_int_equal(parse_exact((struct str){six, 3}, &a),
+				 (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'));
 	}
 }
 
@@ -152,7 +158,8 @@ static void test_octets(void **state)
 		}
 }
 
-/* Against the C library: whatever we write it reads as the same bytes, and it never reads less strictly than it says. */
+/* Against the C library: whatever we write it reads as the same bytes, and it never reads less strictly than it
+ * says. */
 static void test_against_libc(void **state)
 {
 	uint64_t x = 88172645463325252u;

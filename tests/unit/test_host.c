@@ -109,19 +109,26 @@ static void test_refused(void **state)
 		/* numbers in every spelling but one */
 		STR_LIT("0"), STR_LIT("1"), STR_LIT("0x"), STR_LIT("0X"), STR_LIT("0x7f000001"), STR_LIT("0X7F000001"),
 		STR_LIT("0x7f.1"), STR_LIT("127.1"), STR_LIT("1.2.3"), STR_LIT("2130706433"), STR_LIT("6425673729"),
-		STR_LIT("0177.0.0.1"), STR_LIT("017700000001"), STR_LIT("01200034567"), STR_LIT("08"), STR_LIT("127.0.0.08"),
-		STR_LIT("256.0.0.1"), STR_LIT("999.1.1.1"), STR_LIT("256.1"), STR_LIT("0.0.0.0.0"), STR_LIT("1.2.3.4.5"),
-		STR_LIT("127.0.0.1."), STR_LIT("127.0.0.1.."), STR_LIT("2130706433."), STR_LIT("0x7f.1."), STR_LIT("0."),
+		STR_LIT("0177.0.0.1"), STR_LIT("017700000001"), STR_LIT("01200034567"), STR_LIT("08"),
+		STR_LIT("127.0.0.08"),
+		STR_LIT("256.0.0.1"), STR_LIT("999.1.1.1"), STR_LIT("256.1"), STR_LIT("0.0.0.0.0"),
+		STR_LIT("1.2.3.4.5"),
+		STR_LIT("127.0.0.1."), STR_LIT("127.0.0.1.."), STR_LIT("2130706433."), STR_LIT("0x7f.1."),
+		STR_LIT("0."),
 		STR_LIT("127.0.0.0x1"), STR_LIT("1.2.3.0x"), STR_LIT("example.1"), STR_LIT("example.0x1f"),
 		STR_LIT("foo.0X"), STR_LIT("example.com.123"), STR_LIT("example.com.123."), STR_LIT("a.00"),
 		STR_LIT("99999999999999999999999999"), STR_LIT("0xffffffffffffffffffffff"), STR_LIT("127.0.0.01"),
 		/* brackets are for IPv6 */
-		STR_LIT("["), STR_LIT("]"), STR_LIT("[]"), STR_LIT("[:]"), STR_LIT("[example.com]"), STR_LIT("[denied.example]"),
-		STR_LIT("[127.0.0.1]"), STR_LIT("[8.8.8.8]"), STR_LIT("[v1.x]"), STR_LIT("[v1.fe80::a+en1]"), STR_LIT("[::g]"),
-		STR_LIT("[::1"), STR_LIT("::1]"), STR_LIT("[[::1]]"), STR_LIT("[::1]]"), STR_LIT("[::1]."), STR_LIT("[::1]x"),
-		STR_LIT("x[::1]"), STR_LIT("[::1] "), STR_LIT("[ ::1]"), STR_LIT("[::1\0]"), STR_LIT("[::ffff:127.0.0.1.]"),
+		STR_LIT("["), STR_LIT("]"), STR_LIT("[]"), STR_LIT("[:]"), STR_LIT("[example.com]"),
+		STR_LIT("[denied.example]"),
+		STR_LIT("[127.0.0.1]"), STR_LIT("[8.8.8.8]"), STR_LIT("[v1.x]"), STR_LIT("[v1.fe80::a+en1]"),
+		STR_LIT("[::g]"),
+		STR_LIT("[::1"), STR_LIT("::1]"), STR_LIT("[[::1]]"), STR_LIT("[::1]]"), STR_LIT("[::1]."),
+		STR_LIT("[::1]x"),
+		STR_LIT("x[::1]"), STR_LIT("[::1] "), STR_LIT("[ ::1]"), STR_LIT("[::1\0]"),
+		STR_LIT("[::ffff:127.0.0.1.]"),
 		STR_LIT("[::ffff:0177.0.0.1]"), STR_LIT("[::ffff:127.1]"),
-		STR_LIT("[0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:0000:1]"),
+		STR_LIT("[0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:0:1]"),
 		/* zones */
 		STR_LIT("[fe80::1%25eth0]"), STR_LIT("[fe80::1%eth0]"), STR_LIT("[::1%lo]"), STR_LIT("[::1%]"),
 		STR_LIT("[::ffff:169.254.169.254%eth0]"), STR_LIT("[::ffff:1.2.3.4%eth0]"), STR_LIT("fe80::1%1"),
@@ -129,25 +136,36 @@ static void test_refused(void **state)
 		/* IPv6 without brackets */
 		STR_LIT("::1"), STR_LIT("::"), STR_LIT("2001:db8::1"), STR_LIT("::ffff:127.0.0.1"),
 		/* ports, paths, userinfo are not the host's */
-		STR_LIT("example.com:443"), STR_LIT("example.com:"), STR_LIT("127.0.0.1:80"), STR_LIT("user@example.com"),
-		STR_LIT("example.com@x"), STR_LIT("@example.com"), STR_LIT("user:pw@example.com"), STR_LIT("example.com/foo"),
-		STR_LIT("example.com?x"), STR_LIT("example.com#y"), STR_LIT("//example.com"), STR_LIT("http://example.com"),
+		STR_LIT("example.com:443"), STR_LIT("example.com:"), STR_LIT("127.0.0.1:80"),
+		STR_LIT("user@example.com"),
+		STR_LIT("example.com@x"), STR_LIT("@example.com"), STR_LIT("user:pw@example.com"),
+		STR_LIT("example.com/foo"),
+		STR_LIT("example.com?x"), STR_LIT("example.com#y"), STR_LIT("//example.com"),
+		STR_LIT("http://example.com"),
 		/* empty labels and lengths */
-		STR_LIT(""), STR_LIT("."), STR_LIT(".."), STR_LIT(".example"), STR_LIT("x..example"), STR_LIT("example.."),
+		STR_LIT(""), STR_LIT("."), STR_LIT(".."), STR_LIT(".example"), STR_LIT("x..example"),
+		STR_LIT("example.."),
 		STR_LIT("example.com.."), STR_LIT(A63 "a.example"), STR_LIT("example." A63 "a"), STR_LIT(N253 "a"),
 		STR_LIT(N253 "a."), STR_LIT(N253 ".."), STR_LIT(A63 "." A63 "." A63 "." A63 "." A63),
 		/* hyphens */
-		STR_LIT("-"), STR_LIT("-a.example"), STR_LIT("a-.example"), STR_LIT("a.-b"), STR_LIT("a.b-"), STR_LIT("a.b-."),
+		STR_LIT("-"), STR_LIT("-a.example"), STR_LIT("a-.example"), STR_LIT("a.-b"), STR_LIT("a.b-"),
+		STR_LIT("a.b-."),
 		/* blanks, controls, NUL */
-		STR_LIT(" "), STR_LIT(" 127.0.0.1 "), STR_LIT("127.0.0.1\t"), STR_LIT("127.0.0.1 x"), STR_LIT("a b.example"),
+		STR_LIT(" "), STR_LIT(" 127.0.0.1 "), STR_LIT("127.0.0.1\t"), STR_LIT("127.0.0.1 x"),
+		STR_LIT("a b.example"),
 		STR_LIT("example.com "), STR_LIT("\texample.com"), STR_LIT("example.com\r\n"), STR_LIT("example.com\r"),
-		STR_LIT("allowed.example\0.evil.example"), STR_LIT("evil.example\0.allowed.example"), STR_LIT("example.com\0"),
+		STR_LIT("allowed.example\0.evil.example"), STR_LIT("evil.example\0.allowed.example"),
+		STR_LIT("example.com\0"),
 		STR_LIT("\0"), STR_LIT("127.0.0.1\0"), STR_LIT("\x1b[31m.example"), STR_LIT("a\x7f.example"),
 		/* percent, backslash, the rest of ASCII */
-		STR_LIT("%31%32%37.0.0.1"), STR_LIT("127%2e0%2e0%2e1"), STR_LIT("localhos%74"), STR_LIT("example.com%00"),
-		STR_LIT("allowed.example%00.evil.example"), STR_LIT("example.com%0d%0aX:%20y"), STR_LIT("a\\.b.example"),
-		STR_LIT("example.com\\x"), STR_LIT("*.example.com"), STR_LIT("*"), STR_LIT("a,b.example"), STR_LIT("a;b"),
-		STR_LIT("<script>alert(1)</script>"), STR_LIT("a+b.example"), STR_LIT("a'b"), STR_LIT("\"a\""), STR_LIT("a~b"),
+		STR_LIT("%31%32%37.0.0.1"), STR_LIT("127%2e0%2e0%2e1"), STR_LIT("localhos%74"),
+		STR_LIT("example.com%00"),
+		STR_LIT("allowed.example%00.evil.example"), STR_LIT("example.com%0d%0aX:%20y"),
+		STR_LIT("a\\.b.example"),
+		STR_LIT("example.com\\x"), STR_LIT("*.example.com"), STR_LIT("*"), STR_LIT("a,b.example"),
+		STR_LIT("a;b"),
+		STR_LIT("<script>alert(1)</script>"), STR_LIT("a+b.example"), STR_LIT("a'b"), STR_LIT("\"a\""),
+		STR_LIT("a~b"),
 		/* outside ASCII: full-width digits and dots, soft hyphen, sharp s, Kelvin sign, stray bytes */
 		STR_LIT("\xef\xbc\x91\xef\xbc\x92\xef\xbc\x97.0.0.1"), STR_LIT("127\xe3\x80\x82" "0.0.1"),
 		STR_LIT("local\xc2\xadhost"), STR_LIT("fa\xc3\x9f.example"), STR_LIT("\xe2\x84\xaa.example"),
@@ -188,9 +206,12 @@ static void test_each_byte(void **state)
 static void test_reasons(void **state)
 {
 	static const char *const cases[][2] = {
-		{"", "empty"},            {"user@example.com", "userinfo"}, {"[::1%lo]", "zones"},   {"a%20b", "percent"},
-		{"::1", "brackets"},      {"f\xc3\xa4.example", "xn--"},    {"a b", "blanks"},       {"127.1", "dotted-quad"},
-		{"a..b", "empty label"},  {"-a", "'-'"},                    {"[127.0.0.1]", "IPv6"}, {"[::1", "not closed"},
+		{"", "empty"},            {"user@example.com", "userinfo"}, {"[::1%lo]", "zones"},
+		{"a%20b", "percent"},
+		{"::1", "brackets"},      {"f\xc3\xa4.example", "xn--"},    {"a b", "blanks"},
+		{"127.1", "dotted-quad"},
+		{"a..b", "empty label"},  {"-a", "'-'"},                    {"[127.0.0.1]", "IPv6"},
+		{"[::1", "not closed"},
 		{A63 "a.b", "63"},        {N253 "a", "253"},                {"a*b", "letters"},      {"a[b", "bracket"},
 	};
 
@@ -246,12 +267,16 @@ static void test_never_a_number(void **state)
 static void test_ports(void **state)
 {
 	static const struct str refused[] = {
-		STR_LIT(""), STR_LIT("0"), STR_LIT("00"), STR_LIT("080"), STR_LIT("0443"), STR_LIT("00443"), STR_LIT("65536"),
+		STR_LIT(""), STR_LIT("0"), STR_LIT("00"), STR_LIT("080"), STR_LIT("0443"), STR_LIT("00443"),
+		STR_LIT("65536"),
 		STR_LIT("65616"), STR_LIT("65979"), STR_LIT("99999"), STR_LIT("100000"), STR_LIT("4294967376"),
-		STR_LIT("18446744073709551696"), STR_LIT("+443"), STR_LIT("-443"), STR_LIT("-1"), STR_LIT("0x1bb"), STR_LIT("4_43"),
+		STR_LIT("18446744073709551696"), STR_LIT("+443"), STR_LIT("-443"), STR_LIT("-1"), STR_LIT("0x1bb"),
+		STR_LIT("4_43"),
 		STR_LIT(" 443"), STR_LIT("443 "), STR_LIT("44 3"), STR_LIT("443\t"), STR_LIT("443\r"), STR_LIT("443\n"),
-		STR_LIT("443\0"), STR_LIT("\0"), STR_LIT("4\0"), STR_LIT("notaport"), STR_LIT("https"), STR_LIT("443a"), STR_LIT("a443"),
-		STR_LIT("443/foo"), STR_LIT("443?x"), STR_LIT("443#y"), STR_LIT("443:443"), STR_LIT("4.43"), STR_LIT("1e2"),
+		STR_LIT("443\0"), STR_LIT("\0"), STR_LIT("4\0"), STR_LIT("notaport"), STR_LIT("https"),
+		STR_LIT("443a"), STR_LIT("a443"),
+		STR_LIT("443/foo"), STR_LIT("443?x"), STR_LIT("443#y"), STR_LIT("443:443"), STR_LIT("4.43"),
+		STR_LIT("1e2"),
 		STR_LIT("\xef\xbc\x94\xef\xbc\x94\xef\xbc\x93"), STR_LIT("80,443"), STR_LIT("80-443"),
 	};
 
@@ -288,12 +313,15 @@ static const char *special(const char *text)
 static void test_special_names(void **state)
 {
 	static const char *const names[] = {
-		"localhost", "foo.localhost", "a.b.localhost", "printer.local", "a.b.local", "local", "internal", "x.internal",
+		"localhost", "foo.localhost", "a.b.localhost", "printer.local", "a.b.local", "local", "internal",
+		"x.internal",
 		"host.docker.internal", "gateway.docker.internal", "abcdef.onion", "onion", "home.arpa", "x.home.arpa",
 		"metadata.google.internal", "metadata.goog", "x.metadata.goog", "metadata", "metadata.tencentyun.com",
 		"metadata.platformequinix.com", "metadata.packet.net", "api.metadata.cloud.ibm.com", "instance-data",
-		"instance-data.ec2.internal", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "a.b.svc", "svc",
-		"kubernetes.default.svc.cluster.local", "x.cluster.local", "cluster.local", "foo", "a", "com", "ip6-loopback",
+		"instance-data.ec2.internal", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "a.b.svc",
+		"svc",
+		"kubernetes.default.svc.cluster.local", "x.cluster.local", "cluster.local", "foo", "a", "com",
+		"ip6-loopback",
 		"my_service",
 	};
 
@@ -321,11 +349,16 @@ static void test_special_names(void **state)
 static void test_ordinary_names(void **state)
 {
 	static const char *const names[] = {
-		"example.com", "example.org", "denied.example", "r.test", "localhost.example.com", "notlocalhost.example",
-		"foolocalhost.com", "xlocal.example", "my.thelocal", "local.example.org", "internal.example.org", "x.notinternal",
-		"arpa.home", "x.arpa", "xhome.arpa", "metadata.example.org", "google.internal.example", "xmetadata.goog",
-		"metadata.google.com", "tencentyun.com", "x.tencentyun.com", "packet.net", "kubernetes.io", "kubernetes.default.io",
-		"x.kubernetes.default", "cluster.locals", "svc.example.org", "a.msvc", "onion.example", "169-254-169-254.sslip.io",
+		"example.com", "example.org", "denied.example", "r.test", "localhost.example.com",
+		"notlocalhost.example",
+		"foolocalhost.com", "xlocal.example", "my.thelocal", "local.example.org", "internal.example.org",
+		"x.notinternal",
+		"arpa.home", "x.arpa", "xhome.arpa", "metadata.example.org", "google.internal.example",
+		"xmetadata.goog",
+		"metadata.google.com", "tencentyun.com", "x.tencentyun.com", "packet.net", "kubernetes.io",
+		"kubernetes.default.io",
+		"x.kubernetes.default", "cluster.locals", "svc.example.org", "a.msvc", "onion.example",
+		"169-254-169-254.sslip.io",
 		"127.0.0.1.nip.io", "instance-data.example.org", "cloud.ibm.com",
 	};
 
@@ -346,9 +379,12 @@ static void test_special_reasons(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_canonical),      cmocka_unit_test(test_refused),        cmocka_unit_test(test_each_byte),
-		cmocka_unit_test(test_reasons),        cmocka_unit_test(test_none),           cmocka_unit_test(test_never_a_number),
-		cmocka_unit_test(test_ports),          cmocka_unit_test(test_special_names),  cmocka_unit_test(test_ordinary_names),
+		cmocka_unit_test(test_canonical),      cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_each_byte),
+		cmocka_unit_test(test_reasons),        cmocka_unit_test(test_none),
+		cmocka_unit_test(test_never_a_number),
+		cmocka_unit_test(test_ports),          cmocka_unit_test(test_special_names),
+		cmocka_unit_test(test_ordinary_names),
 		cmocka_unit_test(test_special_reasons),
 	};
 

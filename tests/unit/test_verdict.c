@@ -30,7 +30,8 @@ static void test_out_of_range(void **state)
 static bool registered(const char *error)
 {
 	static const char *const types[] = {
-		"dns_timeout", "dns_error", "destination_not_found", "destination_unavailable", "destination_ip_prohibited",
+		"dns_timeout", "dns_error", "destination_not_found", "destination_unavailable",
+		"destination_ip_prohibited",
 		"destination_ip_unroutable", "connection_refused", "connection_terminated", "connection_timeout",
 		"connection_read_timeout", "connection_write_timeout", "connection_limit_reached", "tls_protocol_error",
 		"tls_certificate_error", "tls_alert_received", "http_request_error", "http_request_denied",
@@ -117,7 +118,8 @@ static void test_unknown_codes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_zero_is_refusal), cmocka_unit_test(test_out_of_range), cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_zero_is_refusal), cmocka_unit_test(test_out_of_range),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_contract),        cmocka_unit_test(test_unknown_codes),
 	};
 
