@@ -180,7 +180,7 @@ static void read_resolver(struct reader *r, const struct yaml_node *root)
 		yaml_problem(r->problems, servers, "servers: [192.0.2.53]", "servers must be a list of addresses");
 	for (const struct yaml_node *n = servers && servers->kind == YAML_LIST ? servers->child : NULL; n; n = n->next) {
 		const struct str *text = scalar(r, n, "a server");
-		struct resolver_config one = {0};
+		struct resolver_config one = {.timeout_ms = 1000, .tries = 1}; /* only the text is asked about */
 		const char *why = NULL;
 		char *z;
 

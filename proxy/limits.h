@@ -41,6 +41,7 @@ enum {
 
 	/* --- logs --- */
 	LIMIT_LOG_QUEUE_BYTES = 8 * 1024 * 1024, /* lines not yet written; past it lines are dropped and counted */
+	LIMIT_LOG_GATHER_MS = 20,                /* a line waits this long for others before it is written */
 	LIMIT_LOG_LINE_BYTES = 16 * 1024,
 };
 

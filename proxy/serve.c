@@ -164,7 +164,8 @@ static int read_config(struct guard *g, const char *path)
 	free(text);
 	if (r < 0)
 		return r;
-	dns = (struct resolver_config){.servers = g->config.dns_servers};
+	dns = (struct resolver_config){.servers = g->config.dns_servers, .timeout_ms = (unsigned)g->config.dns_timeout_ms,
+				       .tries = (unsigned)g->config.dns_tries};
 	r = resolver_check(&dns, &why);
 	if (r < 0)
 		fprintf(stderr, "egress-guard: no name server to ask: %s\n", why ? why : strerror(-r));

@@ -112,6 +112,18 @@ static size_t write_all(int fd, struct str s)
 	return 0;
 }
 
+/* Woken by the first line of a burst: the others come along, for one write and one wake-up. Under the lock. */
+static void gather(void)
+{
+	struct timespec until;
+	uint64_t ns = clock_wall_ns() + LIMIT_LOG_GATHER_MS * 1000000ull;
+
+	until = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+	while (!the.ending && the.queue.len < LIMIT_LOG_QUEUE_BYTES / 4 &&
+	       pthread_cond_timedwait(&the.more, &the.lock, &until) == 0)
+		;
+}
+
 static void *writer_main(void *arg)
 {
 	struct buf taken = {0};
@@ -126,6 +138,7 @@ static void *writer_main(void *arg)
 			if (the.ending)
 				break;
 			pthread_cond_wait(&the.more, &the.lock);
+			gather();
 			continue;
 		}
 		the.queue = taken;
@@ -221,13 +234,14 @@ void log_close(void)
 
 void log_access(struct str line)
 {
-	bool was_empty;
+	bool wake;
 
 	pthread_mutex_lock(&the.lock);
-	was_empty = !the.queue.len;
+	wake = !the.queue.len;
 	append(line);
+	wake = wake || the.queue.len >= LIMIT_LOG_QUEUE_BYTES / 4;
 	pthread_mutex_unlock(&the.lock);
-	if (was_empty)
+	if (wake)
 		pthread_cond_signal(&the.more);
 }
 

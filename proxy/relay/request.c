@@ -172,8 +172,8 @@ static void on_dialed(void *arg, const struct dial_result *result)
 		c->req.has_addr = true;
 	}
 	if (result->verdict != VERDICT_ALLOW) {
-		if (result->rule_line)
-			c->req.rule_line = result->rule_line;
+		if (result->has_addr)
+			c->req.rule_line = result->rule_line; /* what let the name through did not refuse the address */
 		conn_refuse(c, result->verdict, result->what, NULL);
 		conn_run(c);
 		return;

@@ -20,12 +20,13 @@ void tunnel_start(struct conn *c)
 	conn_set_state(c, CONN_TUNNEL);
 }
 
-/* Returns true when this direction is over. */
+/* Passes the end of a direction on. Returns true: this direction is over. */
 static bool finish(struct conn *c, enum side_id from)
 {
 	struct pump_end *to = &c->side[!from].end;
 
-	if (!to->shut) {
+	/* When the other direction is over too, close() comes next and says the same. */
+	if (!to->shut && !(to->eof && c->side[from].end.shut)) {
 		shutdown(to->fd, SHUT_WR);
 		to->shut = true;
 	}
