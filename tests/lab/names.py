@@ -49,7 +49,8 @@ class Query:
             owner = target
         for a in addresses:
             if (":" in a) == (self.type == "AAAA") and self.type in ("A", "AAAA"):
-                rdata, kind = (AAAA(a), QTYPE.AAAA) if ":" in a else (A(a), QTYPE.A)
+                six = ":" in a  # as bytes: dnslib does not read ::ffff:1.2.3.4
+                rdata, kind = (AAAA(tuple(socket.inet_pton(socket.AF_INET6, a))), QTYPE.AAAA) if six else (A(a), QTYPE.A)
                 r.add_answer(RR(owner, kind, rdata=rdata, ttl=ttl))
         return r
 
@@ -357,35 +358,38 @@ class Udp(asyncio.DatagramProtocol):
                 sender = self.transport
 
 
+async def tcp_answer(q, writer, world):
+    """One query of a connection; others of the same connection are not held up by it (RFC 7766 6.2.1.1)."""
+    if is_hostile(q):
+        reply = await decide(q)
+    else:
+        future = asyncio.get_running_loop().create_future()
+        world.relay.ask(q.packet, lambda packet: future.done() or future.set_result(packet))
+        reply = await future
+    if reply is None:
+        return
+    if isinstance(reply, Hang):
+        data = wire(q.reply([PUBLIC]))
+        data = struct.pack("!H", len(data)) + data
+        if reply.how == "answer and close":
+            writer.write(data)
+        elif reply.how == "half and reset":
+            writer.write(data[:len(data) // 2])
+        if "reset" in reply.how:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+        return
+    data = wire(reply)
+    writer.write(struct.pack("!H", len(data)) + data)
+
+
 async def tcp_client(reader, writer, world):
     try:
         while True:
             n = struct.unpack("!H", await reader.readexactly(2))[0]
             q = Query(await reader.readexactly(n), "tcp")
             note(q)
-            if is_hostile(q):
-                reply = await decide(q)
-            else:
-                future = asyncio.get_running_loop().create_future()
-                world.relay.ask(q.packet, future.set_result)
-                reply = await future
-            if reply is None:
-                continue
-            if isinstance(reply, Hang):
-                data = wire(q.reply([PUBLIC]))
-                data = struct.pack("!H", len(data)) + data
-                if reply.how == "answer and close":
-                    writer.write(data)
-                    await writer.drain()
-                elif reply.how == "half and reset":
-                    writer.write(data[:len(data) // 2])
-                    await writer.drain()
-                if "reset" in reply.how:
-                    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                break
-            data = wire(reply)
-            writer.write(struct.pack("!H", len(data)) + data)
-            await writer.drain()
+            asyncio.get_running_loop().create_task(tcp_answer(q, writer, world))
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     writer.close()

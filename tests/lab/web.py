@@ -14,6 +14,7 @@ What it does is in the path (paths may be nested deeper; the query is free for t
   /reset/N         Content-Length 2N, N bytes, reset     /hang        never answers
   /closenow        closes without a byte once the head is read
   /once            answers, says keep-alive, and closes
+  /headlarge       a response head of 36 KiB
 Host files.example.org serves files from DIR/www (GET, HEAD, one byte range, index.html or a listing).
 
 Control: {"cmd": "mark"}; {"cmd": "since", "mark": N, "wait": MS} -> {"mark", "connections": [{id, address, port, tls,
@@ -353,6 +354,11 @@ def do_hang(r):
 
 def do_closenow(r):
     raise Over
+
+
+def do_headlarge(r):
+    fields = b"".join(b"X-%d: %s\r\n" % (i, b"x" * 900) for i in range(40))
+    r.conn.send(b"HTTP/1.1 200 Fine\r\n" + fields + b"Content-Length: 0\r\n\r\n")
 
 
 def do_once(r):

@@ -21,8 +21,10 @@ OPEN = """version: 1
 roles:
   agent:
     allow:
-      - address: 0.0.0.0/0
-      - address: "::/0"
+      - address: 0.0.0.0/1
+      - address: 128.0.0.0/1
+      - address: "::/1"
+      - address: "8000::/1"
     deny:
       - denied.example
       - "*.denied.example"
@@ -129,7 +131,8 @@ class Guard:
             if self.process.poll() is not None:
                 raise AssertionError("the guard ended with %d: %s" % (self.process.returncode, self.stderr()))
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                for port in (self.port, self.metrics_port):
+                    socket.create_connection(("127.0.0.1", port), 1).close()
                 break
             except OSError:
                 time.sleep(0.02)
