@@ -5,23 +5,23 @@
 
 #include "relay/tunnel.h"
 
-static bool refused(struct relay *r, const struct conn *c, const struct policy_target *to, const struct addr *a)
+static bool refused(const struct policy *p, const struct addrset *own, const struct conn *c)
 {
-	const struct policy *p = r->worker->policy;
+	const struct policy_target *to = &c->origin_to;
 	int role = policy_role(p, str_from(c->entry->role));
-	const struct addrset *own = ownaddr_set(r->worker->own);
 
 	return policy_judge_target(p, role, to, own).verdict != VERDICT_ALLOW ||
-	       policy_judge_address(p, role, a, to->port, own).verdict != VERDICT_ALLOW;
+	       policy_judge_address(p, role, &c->origin_addr, to->port, own).verdict != VERDICT_ALLOW;
 }
 
 void rejudge_all(struct relay *r)
 {
+	const struct addrset *own = ownaddr_set(r->worker->own); /* one set for all: it holds until the loop runs */
 	struct conn *next;
 
 	for (struct conn *c = r->conns; c; c = next) {
 		next = c->next;
-		if (c->side[ORIGIN].end.fd < 0 || !refused(r, c, &c->origin_to, &c->origin_addr))
+		if (c->side[ORIGIN].end.fd < 0 || !refused(r->worker->policy, own, c))
 			continue;
 		switch (c->state) {
 		case CONN_CLOSED:

@@ -368,6 +368,8 @@ void request_run(struct conn *c)
 			return;
 		}
 		if (n == 0) {
+			if (waiting)
+				buf_free(&c->in); /* an idle connection costs no buffer */
 			if (waiting && c->relay->worker->draining)
 				conn_close(c, CLOSE_CLIENT_CLOSED);
 			return;
