@@ -137,23 +137,31 @@ static int parse_ascii(const struct yaml_node *n, struct str text, struct host *
 	return 0;
 }
 
-/* RFC 5891 by libidn2. `text` is followed by a NUL in the document, and holds none. */
+/* RFC 5891 by libidn2. `text` is followed by a NUL in the document, and holds none.
+ *
+ * libidn2 2.3.3 does not refuse what STD3 rules out, it drops it: "a*b" in fullwidth letters comes out as "ab". So the
+ * name is converted with and without those rules, and the two must agree. */
 static int parse_idn(const struct yaml_node *n, struct str text, struct host *ret, struct policy_problems *problems)
 {
-	char *ascii = NULL;
-	int flags = IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL | IDN2_USE_STD3_ASCII_RULES;
+	int flags = IDN2_NFC_INPUT | IDN2_NONTRANSITIONAL, err = -EINVAL;
+	char *ascii = NULL, *strict = NULL;
 	int rc = idn2_to_ascii_8z(text.p, &ascii, flags);
-	int err;
 
+	if (rc == IDN2_OK)
+		rc = idn2_to_ascii_8z(text.p, &strict, flags | IDN2_USE_STD3_ASCII_RULES);
 	if (rc == IDN2_MALLOC)
-		return -ENOMEM;
-	if (rc != IDN2_OK) {
+		err = -ENOMEM;
+	else if (rc != IDN2_OK)
 		yaml_problem(problems, n, "write its A-label form (xn--...)", "%s is no valid internationalized name: %s",
 			     problem_quote(n->text).z, idn2_strerror(rc));
-		return -EINVAL;
-	}
-	err = parse_ascii(n, str_from(ascii), ret, problems);
+	else if (strcmp(ascii, strict) != 0)
+		yaml_problem(problems, n, "leave out what is no letter, digit or '-'",
+			     "%s is no valid internationalized name: it holds characters that no host name may",
+			     problem_quote(n->text).z);
+	else
+		err = parse_ascii(n, str_from(ascii), ret, problems);
 	idn2_free(ascii);
+	idn2_free(strict);
 	return err;
 }
 

@@ -199,10 +199,32 @@ static int check_size(struct reader *r, const struct yaml_node *n)
 	return -E2BIG;
 }
 
+/* Escapes in a quoted scalar, and block scalars, can hold what the file itself may not. What stands in the file as it is
+ * was told of by the scan. */
+static void check_value(struct reader *r, struct yaml_node *n, const yaml_event_t *ev)
+{
+	const unsigned char *value = ev->data.scalar.value;
+	size_t length = ev->data.scalar.length, from = r->cursor.bytes, len;
+
+	for (size_t i = 0; i < length && !n->broken; i += len) {
+		const struct yaml_bad_char *bad = yaml_char_look(value + i, length - i, &len);
+		bool blank = value[i] == '\t' || value[i] == '\n' || value[i] == '\r';
+
+		if (!bad && !blank)
+			continue;
+		n->broken = true;
+		cursor_to(r, ev->end_mark.index);
+		if (bad && memmem(r->text.p + from, r->cursor.bytes - from, value + i, len))
+			return;
+		yaml_problem(r->problems, n, "write it as plain text on one line", "the text holds %s",
+			     blank ? "a tab or line break" : bad->what);
+	}
+}
+
 static int on_scalar(struct reader *r, const yaml_event_t *ev)
 {
 	const unsigned char *value = ev->data.scalar.value;
-	size_t length = ev->data.scalar.length, len;
+	size_t length = ev->data.scalar.length;
 	struct yaml_node *n = node_new(r, YAML_SCALAR, &ev->start_mark);
 	char *copy = doc_alloc(r->doc, length + 1);
 
@@ -213,16 +235,7 @@ static int on_scalar(struct reader *r, const yaml_event_t *ev)
 	n->text = (struct str){copy, length};
 	n->quoted = ev->data.scalar.style != YAML_PLAIN_SCALAR_STYLE;
 	refuse_properties(r, n, ev->data.scalar.anchor, ev->data.scalar.tag);
-	for (size_t i = 0; i < length && !n->broken; i += len) {
-		const struct yaml_bad_char *bad = yaml_char_look(value + i, length - i, &len);
-		bool blank = value[i] == '\t' || value[i] == '\n' || value[i] == '\r';
-
-		if (!bad && !blank)
-			continue;
-		yaml_problem(r->problems, n, "write it as plain text on one line", "the text holds %s",
-			     blank ? "a tab or line break" : bad->what);
-		n->broken = true;
-	}
+	check_value(r, n, ev);
 	attach(r, n);
 	return check_size(r, n);
 }
