@@ -9,7 +9,7 @@
  * same value) by an AF_INET socket, any other by an AF_INET6 socket with IPV6_V6ONLY, so that no spelling reaches IPv4
  * (tests/platform/v6only_mapped.c). When the socket is connected, SO_ERROR is read (connect_error.c), the peer's address
  * must be the judged one (connect_any.c shows how it could differ) and is judged once more, since the policy may have
- * changed meanwhile; a socket whose two ends have one address talks to this host.
+ * changed meanwhile; a socket whose two ends have one address talks to this host (own_address_ends.c).
  *
  * Everything that ends a dial runs from an event: `kick` starts it, so that nothing happens inside dial_start(). finish()
  * releases all of a dial, then calls back: a callback may cancel other dials and start new ones. dial_cancel() releases

@@ -119,8 +119,8 @@ int nameservers_parse_resolv_conf(struct str text, struct nameservers *ret, cons
 		server = take_word(&line);
 		if (memchr(server.p, '%', server.n) || r.n == NAMESERVERS_MAX)
 			continue;
-		/* No ports in this file: "[...]:53" is not part of the format. */
-		if (memchr(server.p, '[', server.n) || !parse_server(server, &r.items[r.n]) || r.items[r.n].port != 53)
+		r.items[r.n].port = 53; /* the format knows no ports */
+		if (!addr_parse(server, &r.items[r.n].addr) || is_unspecified(&r.items[r.n].addr))
 			return fail(ret_why, "a nameserver line of resolv.conf has no usable address");
 		r.n++;
 	}
