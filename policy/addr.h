@@ -53,6 +53,7 @@ struct addr_special {
 	const char *text;       /* the block as written in the table, "169.254.0.0/16" */
 	struct addr_prefix prefix;
 	const char *name;       /* "link-local", fit to follow "is " in a sentence */
+	const char *what;       /* "is link-local" */
 	const char *source;     /* RFC or vendor document */
 	enum verdict verdict;   /* VERDICT_ALLOW for a carved-out row */
 };

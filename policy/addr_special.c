@@ -22,7 +22,7 @@
 #include "addr.h"
 
 static struct addr_special rows[] = {
-#define S(text, name, source, verdict) {(text), {{{0}}, 0}, (name), (source), VERDICT_##verdict},
+#define S(text, name, source, verdict) {text, {{{0}}, 0}, name, "is " name, source, VERDICT_##verdict},
 #include "addr_special.def"
 #undef S
 };

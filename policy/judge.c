@@ -68,12 +68,13 @@ struct policy_decision policy_judge_address(const struct policy *p, int role, co
 	const struct addrset_item *it;
 	struct addr face[2];
 	size_t n = faces(a, face);
-	enum verdict special = addr_judge_special(a, NULL, 0, NULL);
+	const struct addr_special *row = NULL;
+	enum verdict special = addr_judge_special(a, NULL, 0, &row);
 
 	if (!portset_bit(port))
 		return wrong_port();
 	if (special != VERDICT_ALLOW)
-		return decide(special, 0, NULL);
+		return decide(special, 0, row ? row->what : NULL);
 	if (own && find_face(own, face, n, 0))
 		return decide(VERDICT_ADDRESS_OWN, 0, "is an address of this host");
 	if (!r)
