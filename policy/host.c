@@ -31,7 +31,7 @@ static const char *byte_problem(char c)
 		return "an IPv6 address needs brackets";
 	case '[':
 	case ']':
-		return "misplaced bracket";
+		return "a bracket is misplaced";
 	}
 	if ((unsigned char)c >= 0x80)
 		return "bytes outside ASCII are not allowed in a host; write the name as A-labels (xn--)";
@@ -43,7 +43,7 @@ static const char *byte_problem(char c)
 static const char *label_problem(struct str label)
 {
 	if (label.n == 0)
-		return "empty label";
+		return "the host has an empty label";
 	if (label.n > LABEL_MAX)
 		return "a label is longer than 63 bytes";
 	if (label.p[0] == '-' || label.p[label.n - 1] == '-')
@@ -98,7 +98,7 @@ static const char *parse_name(struct str text, struct host *out)
 		from = i + 1;
 	}
 	if (looks_numeric(last_label(text)))
-		return "looks like a number but is no dotted-quad IPv4 address";
+		return "the host looks like a number but is no dotted-quad IPv4 address";
 
 	out->kind = HOST_NAME;
 	out->name_len = (uint8_t)text.n;
@@ -116,9 +116,9 @@ static const char *parse_bracketed(struct str text, struct host *out)
 		return "a bracket is not closed";
 	inner = (struct str){text.p + 1, text.n - 2};
 	if (memchr(inner.p, '%', inner.n))
-		return "zones are not allowed";
+		return "zones are not allowed in an address";
 	if (!memchr(inner.p, ':', inner.n) || !addr_parse(inner, &out->addr))
-		return "no IPv6 address in the brackets";
+		return "the brackets hold no IPv6 address";
 	out->kind = HOST_ADDR;
 	out->bracketed = true;
 	return NULL;

@@ -312,6 +312,7 @@ static enum step interim_head(struct conn *c, const struct head *h)
 	const struct framing none = {FRAMING_NONE, 0};
 
 	if (h->status == 101) {
+		c->req.status = 101;
 		if (!x->wants_upgrade || !x->up_done) {
 			origin_failed(c, VERDICT_ORIGIN_PROTOCOL, CLOSE_ORIGIN_PROTOCOL, "101 without a request for it");
 			return STEP_ENDED;
