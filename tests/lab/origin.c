@@ -667,8 +667,10 @@ static void on_conn(struct conn *c, uint32_t events)
 		c->readable = true;
 	if (events & EPOLLOUT)
 		c->writable = true;
-	if (c->behaviour == HOLD && events & (EPOLLERR | EPOLLHUP))
-		conn_end(c, END_PEER_RESET);
+	if ((c->behaviour == HOLD || c->rate) && events & EPOLLERR)
+		conn_end(c, END_PEER_RESET); /* it would take long to read what stands before the error */
+	else if (c->behaviour == HOLD && events & EPOLLHUP)
+		conn_end(c, END_EOF);
 	else if (c->behaviour == HOLD && events & EPOLLRDHUP)
 		records[c->record].saw_eof = 1;
 	else

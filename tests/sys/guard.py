@@ -167,6 +167,16 @@ class Guard:
                 and (action is None or r["event.action"] == action)
                 and (domain is None or r["destination.address"] == domain)]
 
+    def records_of(self, client, n=1, action="egress-ended", timeout=5):
+        """The n records of one client connection (a wire.Client), waited for."""
+        found = eventually(lambda: (lambda r: r if len(r) >= n else None)(
+            [r for r in self.log(action) if r["source.port"] == client.port]), timeout)
+        assert found and len(found) == n, "%d records %s wanted: %s" % (n, action, found)
+        return found
+
+    def ended(self, client, timeout=5):
+        return self.records_of(client, timeout=timeout)[0]
+
     def events(self, action=None):
         return [r for r in self.lines() if r["event.dataset"] != "egress_guard.access"
                 and (action is None or r["event.action"] == action)]

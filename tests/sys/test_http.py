@@ -150,8 +150,7 @@ def test_expect_continue_refused_by_the_origin(shared):
         assert r.status == 413
         assert (r.get("Connection") or "").lower() == "close"
         assert c.at_end()
-    ended = shared.log("egress-ended", HOST)[-1]
-    assert ended["source.bytes"] < 400
+    assert shared.ended(c)["source.bytes"] < 400
 
 
 def test_unknown_expectation(shared, mark):
@@ -319,7 +318,6 @@ def test_connection_close_of_the_client(shared):
 
 
 def test_upgrade(shared, mark):
-    before = len(shared.log("egress-ended"))
     with Client(shared.port) as c:
         c.send(request(URL + "/upgrade", [("Connection", "Upgrade"), ("Upgrade", "websocket"), ("Sec-WebSocket-Key", "x")]))
         r = c.response()
@@ -329,9 +327,8 @@ def test_upgrade(shared, mark):
             c.send(pattern(i))
             assert c.exactly(i) == pattern(i)
     assert b"Upgrade: websocket\r\n" in mark.raw_requests()[0]
-    ended = eventually(lambda: shared.log("egress-ended")[before:])
-    seen = mark.web_connections(2)[0]
-    assert (ended[-1]["source.bytes"], ended[-1]["destination.bytes"]) == (seen["received"], seen["sent"])
+    ended, seen = shared.ended(c), mark.web_connections(2)[0]
+    assert (ended["source.bytes"], ended["destination.bytes"]) == (seen["received"], seen["sent"])
 
 
 def test_upgrade_with_bytes_behind_the_head(shared):
@@ -420,16 +417,15 @@ def test_blank_before_a_colon_is_taken_out(shared):
 
 @pytest.mark.parametrize("path", [b[1] for b in BROKEN_BODIES], ids=[b[0] for b in BROKEN_BODIES])
 def test_broken_body_is_never_a_clean_end(shared, path):
-    before = len(shared.log("egress-ended"))
     with Client(shared.port) as c:
         c.send(request(URL + path))
         c.head()
         with pytest.raises(ConnectionResetError):
             raw = c.rest()
             assert not raw.endswith(b"0\r\n\r\n")
-    last = eventually(lambda: shared.log("egress-ended")[before:])
-    assert last[0]["event.outcome"] == "failure"
-    assert last[0]["egress_guard.close"] in ("origin_truncated", "origin_reset", "origin_protocol")
+    ended = shared.ended(c)
+    assert ended["event.outcome"] == "failure"
+    assert ended["egress_guard.close"] in ("origin_truncated", "origin_reset", "origin_protocol")
 
 
 def test_bytes_behind_a_response_are_no_response(shared, mark):
@@ -556,8 +552,7 @@ def test_body_cut_short_by_the_client(shared, mark):
             c.rest()
         except ConnectionResetError:
             pass
-    assert eventually(lambda: [r for r in shared.log("egress-ended", HOST)
-                               if r["egress_guard.close"] == "client_truncated"])
+    assert shared.ended(c)["egress_guard.close"] == "client_truncated"
 
 
 @pytest.mark.parametrize("size,status", [(8000, 200), (30000, 200), (40000, 431), (1 << 20, 431)])

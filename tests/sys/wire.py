@@ -41,6 +41,7 @@ class Client:
         self.sock = socket.create_connection((host, port), timeout=timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
+        self.port = self.sock.getsockname()[1]
 
     def __enter__(self):
         return self
