@@ -1,5 +1,5 @@
-/* The chunked coding: the cut of the input has no say, the output never overtakes the input, it holds the same data, and it
- * is a fixed point. The first byte chooses the size of the pieces. */
+/* The chunked coding: the cut of the input has no say, the output never overtakes the input, it holds the same data,
+ * and it is a fixed point. The first byte chooses the size of the pieces. */
 #include "check.h"
 #include "http/framing.h"
 

@@ -4,10 +4,11 @@
 /* Fields that a forwarded head may lack, or that are written anew. */
 static bool may_differ(const struct head *h, struct str name)
 {
-	static const char *const names[] = {"Connection", "Proxy-Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Content-Length",
-					    "Transfer-Encoding", "Proxy-Authenticate", "Proxy-Authentication-Info",
-					    "Proxy-Authorization", "Host", "Via", "Forwarded", "X-Real-IP", "Expect",
-					    "Max-Forwards"};
+	static const char *const names[] = {
+		"Connection", "Proxy-Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Content-Length",
+		"Transfer-Encoding", "Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization", "Host",
+		"Via", "Forwarded", "X-Real-IP", "Expect", "Max-Forwards",
+	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		if (str_ieq(name, str_from(names[i])))
@@ -81,7 +82,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		(void)fields_expects_continue(&p.head);
 		(void)fields_keeps_alive(&p.head);
 		(void)fields_has_own_via(&p.head);
-		if (target_parse(&p.head, &t, &why) == VERDICT_ALLOW && framing_of_request(&p.head, &f, &why) == VERDICT_ALLOW) {
+		if (target_parse(&p.head, &t, &why) == VERDICT_ALLOW &&
+		    framing_of_request(&p.head, &f, &why) == VERDICT_ALLOW) {
 			if (!t.connect)
 				check_forwarded(&p.head, &t, &f);
 		} else {

@@ -1,11 +1,13 @@
-/* Replies: whatever a caller hands over, one whole response with nothing of it outside its place. The input is verdict,
- * flags, rule line and Retry-After in four bytes, then subject, detail and request id, each ended by 0x01, then an Accept field. */
+/* Replies: whatever a caller hands over, one whole response with nothing of it outside its place. The input is
+ * verdict, flags, rule line and Retry-After in four bytes, then subject, detail and request id, each ended by 0x01,
+ * then an Accept field. */
 #include "heads.h"
 #include "http/reply.h"
 
 static struct str next_line(struct str *in)
 {
-	const char *lf = in->n ? memchr(in->p, 0x01, in->n) : NULL; /* 0x01 ends one: CR, LF and NUL belong to the attack */
+	/* 0x01 ends one: CR, LF and NUL belong to the attack */
+	const char *lf = in->n ? memchr(in->p, 0x01, in->n) : NULL;
 	struct str line = {in->p, lf ? (size_t)(lf - in->p) : in->n};
 
 	*in = str_skip(*in, lf ? line.n + 1 : line.n);

@@ -17,7 +17,8 @@ static void check_forwarded(const struct head *h, struct str method, const struc
 	if (parse_written(&out, true, &p)) {
 		CHECK(p.head.status == h->status && p.head.minor == 1);
 		CHECK(str_eq(p.head.reason, h->reason));
-		CHECK(count_fields(&p.head, STR_LIT("Content-Length")) + count_fields(&p.head, STR_LIT("Transfer-Encoding")) <= 1);
+		CHECK(count_fields(&p.head, STR_LIT("Content-Length")) +
+			      count_fields(&p.head, STR_LIT("Transfer-Encoding")) <= 1);
 		CHECK(framing_of_response(&p.head, method, &again, &why) == VERDICT_ALLOW);
 		CHECK(again.kind == f->kind && again.length == f->length);
 		CHECK(framing_content_length(&p.head, &length) != -EINVAL);

@@ -58,7 +58,8 @@ static void check_absolute(const struct head *h, const struct target *t)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct str in = {(const char *)data, size}, method = next_line(&in), target = next_line(&in), host = next_line(&in);
+	struct str in = {(const char *)data, size}, method = next_line(&in);
+	struct str target = next_line(&in), host = next_line(&in);
 	struct head h = {.minor = method.n & 1};
 	char *m = exact_copy(method), *t = exact_copy(target), *v = exact_copy(host);
 	struct target ret;

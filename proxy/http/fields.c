@@ -182,8 +182,8 @@ bool fields_keeps_alive(const struct head *h)
 	       !head_has_token(h, STR_LIT("Proxy-Connection"), STR_LIT("close"));
 }
 
-/* The second word of a Via member, "1.1 NAME (comment)". A comma inside a comment cuts a member in two; the second part's
- * second word is then compared too, which can only make this answer true. */
+/* The second word of a Via member, "1.1 NAME (comment)". A comma inside a comment cuts a member in two; the second
+ * part's second word is then compared too, which can only make this answer true. */
 static struct str via_name(struct str member)
 {
 	size_t i = 0, n = 0;

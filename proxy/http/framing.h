@@ -17,7 +17,7 @@ enum verdict framing_of_request(const struct head *h, struct framing *ret, const
 enum verdict framing_of_response(const struct head *h, struct str method, struct framing *ret, const char **ret_why);
 
 /* What Content-Length says, without regard to anything else: 0 with *ret_length when there is one value (identical
- * repetitions, also in one list, count as one: RFC 9112 6.3), -ENOENT when there is no such field, -EINVAL otherwise. */
+ * repetitions, also in one list, count as one: RFC 9112 6.3), -ENOENT when there is no such field, else -EINVAL. */
 int framing_content_length(const struct head *h, uint64_t *ret_length);
 
 /* A chunked body on its way through: validated strictly and written again without extensions and trailers. The zero
@@ -34,11 +34,12 @@ struct chunked {
 enum chunked_result { CHUNKED_BAD = 0, CHUNKED_MORE, CHUNKED_DONE };
 
 void chunked_init(struct chunked *c);
-/* Reads up to `n` bytes of `in` and writes the same body to `out`: no extensions, no trailers, sizes in lower case with at
- * most one leading zero. Each byte read writes at most one, so that at no point of the body, however it is cut into
- * calls, more was written than read: `out` needs room for `n` bytes and may be `in` itself. Sets *ret_consumed and
- * *ret_written. CHUNKED_DONE: the body ended at *ret_consumed; bytes behind belong to the next message. CHUNKED_BAD: what
- * was written may end inside a chunk size; it must not be followed by anything, nor be made to look complete. */
+/* Reads up to `n` bytes of `in` and writes the same body to `out`: no extensions, no trailers, sizes in lower case
+ * with at most one leading zero. Each byte read writes at most one, so that at no point of the body, however it is
+ * cut into calls, more was written than read: `out` needs room for `n` bytes and may be `in` itself. Sets
+ * *ret_consumed and *ret_written. CHUNKED_DONE: the body ended at *ret_consumed; bytes behind belong to the next
+ * message. CHUNKED_BAD: what was written may end inside a chunk size; it must not be followed by anything, nor be
+ * made to look complete. */
 enum chunked_result chunked_pass(struct chunked *c, const char *in, size_t n, char *out, size_t *ret_consumed,
 				 size_t *ret_written);
 

@@ -1,11 +1,11 @@
 /* The strict head parser.
  *
- * Two passes. The first runs on every call over the octets that are new since the last one. An octet is judged by itself
- * and the one before it alone (control characters, a CR or LF without its other half, a blank at the start of a line), so
- * `*scanned` is all the state there is; when an LF completes a line, the line is looked up backwards and parsed, for the
- * verdict only. So each octet is seen a bounded number of times however the input was cut, a fault is told when its
- * line is whole at the latest, and the first fault by position is told whatever the cut. What can be no HTTP request is told
- * earlier still, from the method's octets: those few are looked at again on each call.
+ * Two passes. The first runs on every call over the octets that are new since the last one. An octet is judged by
+ * itself and the one before it alone (control characters, a CR or LF without its other half, a blank at the start of
+ * a line), so `*scanned` is all the state there is; when an LF completes a line, the line is looked up backwards and
+ * parsed, for the verdict only. So each octet is seen a bounded number of times however the input was cut, a fault is
+ * told when its line is whole at the latest, and the first fault by position is told whatever the cut. What can be no
+ * HTTP request is told earlier still, from the method's octets: those few are looked at again on each call.
  *
  * The second pass runs once, over a head known to be good, and fills the caller's views. On HEAD_BAD and HEAD_MORE
  * nothing is written. There is nothing to release. */
@@ -22,7 +22,8 @@ static const char PREFIX[] = "HTTP/1."; /* of a response */
 /* RFC 9112 2.3: HTTP-version is case-sensitive, one digit each. */
 static bool parse_version(struct str v, int *ret_minor, enum head_bad *ret_why)
 {
-	if (v.n != 8 || memcmp(v.p, "HTTP/", 5) != 0 || !ascii_is_digit(v.p[5]) || v.p[6] != '.' || !ascii_is_digit(v.p[7])) {
+	if (v.n != 8 || memcmp(v.p, "HTTP/", 5) != 0 || !ascii_is_digit(v.p[5]) || v.p[6] != '.' ||
+	    !ascii_is_digit(v.p[7])) {
 		*ret_why = HEAD_BAD_VERSION_MALFORMED;
 		return false;
 	}
@@ -205,7 +206,7 @@ static enum head_result scan(struct str in, size_t start, bool response, size_t 
 		if (in.p[i] != '\n')
 			continue;
 		if (!counted)
-			lines = count_lines(in, start, i); /* once a call: there are never more than LIMIT_HEAD_FIELDS */
+			lines = count_lines(in, start, i); /* once a call, of a bounded number of lines */
 		counted = true;
 		line = line_before(in, start, i);
 		if (lines > 0 && line.n == 0) {

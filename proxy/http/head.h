@@ -1,10 +1,10 @@
 /* The strict head parser: bytes in, views out. Knows no descriptor.
  *
- * What RFC 9112 lets a recipient reject is rejected: bare LF, bare CR, NUL, obs-fold, blanks around field names, fields
- * without a colon, names that are no token, more than one blank in the request line. Up to one empty line before a
- * request line is skipped (RFC 9112 2.2). Responses are read as strictly but for three habits of origins that no
- * recipient can misread: lines that end in LF alone (2.2), no blank behind a status without a reason, and a blank before
- * a colon, which is removed (5.1). */
+ * What RFC 9112 lets a recipient reject is rejected: bare LF, bare CR, NUL, obs-fold, blanks around field names,
+ * fields without a colon, names that are no token, more than one blank in the request line. Up to one empty line
+ * before a request line is skipped (RFC 9112 2.2). Responses are read as strictly but for three habits of origins
+ * that no recipient can misread: lines that end in LF alone (2.2), no blank behind a status without a reason, and a
+ * blank before a colon, which is removed (5.1). */
 #ifndef HTTP_HEAD_H
 #define HTTP_HEAD_H
 
@@ -40,10 +40,10 @@ enum head_result { HEAD_BAD = 0, HEAD_MORE, HEAD_DONE };
 
 /* Parses a request head from all bytes received so far. `*scanned` starts at 0 and carries over between calls on the
  * growing input, so that each byte is looked at a bounded number of times; set it to 0 again for the next head.
- * HEAD_DONE: *ret is filled with views into `in`. HEAD_MORE: give more. HEAD_BAD: *ret_why says what; obvious rubbish (a
- * TLS record, a SOCKS or PROXY greeting, an HTTP/2 preface) is reported as soon as it can be told, never waited for.
- * The result does not depend on how the input was cut. Method, target, version and fields are checked here; whether
- * the Host field is right is checked by target_parse(). */
+ * HEAD_DONE: *ret is filled with views into `in`. HEAD_MORE: give more. HEAD_BAD: *ret_why says what; obvious rubbish
+ * (a TLS record, a SOCKS or PROXY greeting, an HTTP/2 preface) is reported as soon as it can be told, never waited
+ * for. The result does not depend on how the input was cut. Method, target, version and fields are checked here;
+ * whether the Host field is right is checked by target_parse(). */
 enum head_result head_parse_request(struct str in, size_t *scanned, struct head *ret, enum head_bad *ret_why);
 enum head_result head_parse_response(struct str in, size_t *scanned, struct head *ret, enum head_bad *ret_why);
 

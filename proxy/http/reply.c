@@ -1,12 +1,12 @@
 /* The guard's own replies.
  *
- * What a person sees of a refused CONNECT is in most clients either the status number or the reason phrase, so the phrase
- * carries the whole sentence and the code. The same sentence goes into Proxy-Status (RFC 9209), into the body, and into
- * the log by the caller. Every byte that is not a constant passes printable() on its way into the head, and
+ * What a person sees of a refused CONNECT is in most clients either the status number or the reason phrase, so the
+ * phrase carries the whole sentence and the code. The same sentence goes into Proxy-Status (RFC 9209), into the body,
+ * and into the log by the caller. Every byte that is not a constant passes printable() on its way into the head, and
  * buf_add_json() on its way into a JSON body: whatever a caller hands over, the reply is one well-formed response.
  *
- * The body is built first, as the head tells its length. A failed allocation sets out->failed; what is in `out` then is
- * not to be sent. */
+ * The body is built first, as the head tells its length. A failed allocation sets out->failed; what is in `out` then
+ * is not to be sent. */
 #include "http/reply.h"
 
 #include <inttypes.h>
@@ -40,7 +40,8 @@ static struct str phrase_view(const struct phrase *p)
 	return (struct str){p->text, p->n};
 }
 
-/* What this reply is about: the verdict's row, or for one that is never sent the row that says something is wrong here. */
+/* What this reply is about: the verdict's row, or for one that is never sent the row that says something is wrong
+ * here. */
 static const struct verdict_row *row_of(const struct reply *r)
 {
 	const struct verdict_row *row = verdict_row(r->verdict);
@@ -64,7 +65,8 @@ static struct str opening(const struct verdict_row *row)
 {
 	static const char REQUEST[] = "http_request_", DESTINATION[] = "destination_ip_prohibited";
 
-	if (strncmp(row->proxy_status, REQUEST, sizeof(REQUEST) - 1) == 0 || strcmp(row->proxy_status, DESTINATION) == 0)
+	if (strncmp(row->proxy_status, REQUEST, sizeof(REQUEST) - 1) == 0 ||
+	    strcmp(row->proxy_status, DESTINATION) == 0)
 		return STR_LIT("egress refused: ");
 	return STR_LIT("egress failed: ");
 }

@@ -17,12 +17,12 @@ struct reply {
 	int retry_after_s;       /* > 0: Retry-After */
 };
 
-/* Appends the whole reply. "egress refused:" opens what was decided, "egress failed:" what went wrong on the way to the
- * origin or in the guard. A verdict that no reply is made of (allowed, policy_changed) is answered 500 undecided. Bytes of
- * `subject`, `detail` and `request_id` that are no printable ASCII become '?' in the head and in a text body. No Date: the
- * clock is not known here. Status line "HTTP/1.1 403 egress refused: 169.254.169.254 is link-local (address_link_local)",
- * Proxy-Status (RFC 9209), X-Egress-Reason, Content-Type, Content-Length, Connection: close, the
- * body. Reason phrase at most 400 bytes of printable ASCII, whatever came in. Check out->failed afterwards. */
+/* Appends the whole reply. "egress refused:" opens what was decided, "egress failed:" what went wrong on the way to
+ * the origin or in the guard. A verdict that no reply is made of (allowed, policy_changed) is answered 500 undecided.
+ * Bytes of `subject`, `detail` and `request_id` that are no printable ASCII become '?' in the head and in a text
+ * body. No Date: the clock is not known here. Status line "HTTP/1.1 403 egress refused: 169.254.169.254 is link-local
+ * (address_link_local)", Proxy-Status (RFC 9209), X-Egress-Reason, Content-Type, Content-Length, Connection: close,
+ * the body. Reason phrase at most 400 bytes of printable ASCII, whatever came in. Check out->failed afterwards. */
 void reply_write(struct buf *out, const struct reply *r);
 
 /* The answer to an accepted CONNECT: exactly the bytes every client takes. */

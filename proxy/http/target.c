@@ -1,14 +1,15 @@
 /* Request targets and the Host field.
  *
- * The destination comes from the target alone: the authority-form of a CONNECT, the absolute-form of anything else. An
- * authority is cut once, at fixed places (the end of the authority, the bracket, the last colon), and each piece must
- * then be whole: host_parse() and port_parse() take all of their text or nothing, so that nothing is skipped, decoded
- * or guessed, and there is no second reading under which the same bytes name another host.
+ * The destination comes from the target alone: the authority-form of a CONNECT, the absolute-form of anything else.
+ * An authority is cut once, at fixed places (the end of the authority, the bracket, the last colon), and each piece
+ * must then be whole: host_parse() and port_parse() take all of their text or nothing, so that nothing is skipped,
+ * decoded or guessed, and there is no second reading under which the same bytes name another host.
  *
- * Host is judged too (RFC 9112 3.2), but only refuses. RFC 9112 3.2.2 has a proxy replace the Host of an absolute-form by the
- * target's; a Host that agrees with the target is replaced so. One that does not agree is how requests are led past
- * checks (or a mistake that would be answered by the wrong site), and is refused instead of corrected in silence.
- * In a CONNECT the two are not compared: many clients send Host without the port, and nothing is forwarded.
+ * Host is judged too (RFC 9112 3.2), but only refuses. RFC 9112 3.2.2 has a proxy replace the Host of an
+ * absolute-form by the target's; a Host that agrees with the target is replaced so. One that does not agree is how
+ * requests are led past checks (or a mistake that would be answered by the wrong site), and is refused instead of
+ * corrected in silence. In a CONNECT the two are not compared: many clients send Host without the port, and nothing
+ * is forwarded.
  *
  * Everything here is a view into the head; a refusal leaves *ret untouched. */
 #include "http/target.h"
@@ -101,8 +102,8 @@ static enum verdict parse_connect(struct str text, struct target *t, const char 
 	return VERDICT_ALLOW;
 }
 
-/* The part of `url` behind "http://". Anything that does not begin with a scheme and "://" is no absolute-form: origin-form, "*",
- * "example.com:443", a bare word. */
+/* The part of `url` behind "http://". Anything that does not begin with a scheme and "://" is no absolute-form:
+ * origin-form, "*", "example.com:443", a bare word. */
 static enum verdict skip_scheme(struct str url, struct str *ret_rest, const char **ret_why)
 {
 	size_t n = 0;
@@ -135,8 +136,8 @@ static enum verdict parse_absolute(struct str method, struct str url, struct tar
 	v = skip_scheme(url, &rest, ret_why);
 	if (v != VERDICT_ALLOW)
 		return v;
-	/* RFC 3986 3.2: the authority ends at the first slash, question mark or number sign, or with the text. A backslash
-	 * is none of these: some parsers take it for a slash, here it makes the host malformed. */
+	/* RFC 3986 3.2: the authority ends at the first slash, question mark or number sign, or with the text. A
+	 * backslash is none of these: some parsers take it for a slash, here it makes the host malformed. */
 	while (n < rest.n && rest.p[n] != '/' && rest.p[n] != '?' && rest.p[n] != '#')
 		n++;
 	authority = (struct str){rest.p, n};

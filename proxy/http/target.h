@@ -8,9 +8,9 @@
 struct target {
 	struct policy_target to;  /* host and port (80 when an absolute-form names none) */
 	bool connect;
-	struct str path_query;    /* absolute-form: as received, "/" prepended when the path is empty ("*" for OPTIONS) */
-	bool slash;               /* the forwarded target is "/" followed by path_query (an empty path before a query) */
-	struct str authority;     /* absolute-form: as received, without port 80 or an empty port (for the rebuilt Host) */
+	struct str path_query;    /* absolute-form: as received; an empty one is "/" ("*" for OPTIONS) */
+	bool slash;               /* an empty path before a query: "/" is to stand before path_query */
+	struct str authority;     /* absolute-form: the Host to send; as received, less port 80 or none */
 	bool explicit_port;       /* absolute-form: a port other than 80 was named */
 };
 

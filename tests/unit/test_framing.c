@@ -16,76 +16,77 @@
 #define TE "Transfer-Encoding: "
 #define CL "Content-Length: "
 
+static const struct {
+	const char *line, *fields;
+	enum verdict verdict;
+	enum framing_kind kind;
+	uint64_t length;
+} requests[] = {
+	{"GET x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
+	{"GET x HTTP/1.1", CL "10\r\n", ALLOW, FRAMING_LENGTH, 10},
+	{"POST x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
+	{"POST x HTTP/1.1", CL "0\r\n", ALLOW, FRAMING_LENGTH, 0},
+	{"POST x HTTP/1.1", "content-length:\t4294967296 \r\n", ALLOW, FRAMING_LENGTH, 4294967296},
+	{"POST x HTTP/1.1", TE "chunked\r\n", ALLOW, FRAMING_CHUNKED, 0},
+	{"POST x HTTP/1.1", TE "Chunked\r\n", ALLOW, FRAMING_CHUNKED, 0},
+	{"POST x HTTP/1.1", "TRANSFER-ENCODING:CHUNKED \r\n", ALLOW, FRAMING_CHUNKED, 0},
+	{"POST x HTTP/1.0", CL "3\r\n", ALLOW, FRAMING_LENGTH, 3},
+	{"GET x HTTP/1.0", "", ALLOW, FRAMING_NONE, 0},
+	{"CONNECT x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
+	/* both */
+	{"POST x HTTP/1.1", CL "5\r\n" TE "chunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked\r\n" CL "5\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "x\r\n" CL "5\r\n", BAD, 0, 0},
+	/* Content-Length */
+	{"POST x HTTP/1.1", CL "0\r\n" CL "31\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "5\r\n" CL "5\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "5, 5\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "5,\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "+5\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "-1\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "-0\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "0x10\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "010\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "00\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "1_0\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "1Z\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "1 0\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "\"5\"\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "5.0\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "99999999999999999999\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "18446744073709551621\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", CL "9223372036854775807\r\n", BAD, 0, 0},
+	/* Transfer-Encoding */
+	{"POST x HTTP/1.0", TE "chunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "identity\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "gzip\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "xchunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked, identity\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked, chunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked,\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE ",chunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked;q=1\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "\"chunked\"\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked x\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked\r\n" TE "chunked\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked\r\n" TE "gzip\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "chunked\r\n" TE "\r\n", BAD, 0, 0},
+	{"POST x HTTP/1.1", TE "gzip, chunked\r\n", VERDICT_CODING_NOT_SUPPORTED, 0, 0},
+	{"POST x HTTP/1.1", TE "gzip\r\n" TE "chunked\r\n", VERDICT_CODING_NOT_SUPPORTED, 0, 0},
+	/* no length */
+	{"POST x HTTP/1.0", "", BAD, 0, 0},
+	{"PUT x HTTP/1.0", "", BAD, 0, 0},
+	{"PATCH x HTTP/1.0", "", BAD, 0, 0},
+	/* CONNECT */
+	{"CONNECT x HTTP/1.1", CL "0\r\n", BAD, 0, 0},
+	{"CONNECT x HTTP/1.1", CL "5\r\n", BAD, 0, 0},
+	{"CONNECT x HTTP/1.1", TE "chunked\r\n", BAD, 0, 0},
+};
+
 static void test_requests(void **state)
 {
-	static const struct {
-		const char *line, *fields;
-		enum verdict verdict;
-		enum framing_kind kind;
-		uint64_t length;
-	} cases[] = {
-		{"GET x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
-		{"GET x HTTP/1.1", CL "10\r\n", ALLOW, FRAMING_LENGTH, 10},
-		{"POST x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
-		{"POST x HTTP/1.1", CL "0\r\n", ALLOW, FRAMING_LENGTH, 0},
-		{"POST x HTTP/1.1", "content-length:\t4294967296 \r\n", ALLOW, FRAMING_LENGTH, 4294967296},
-		{"POST x HTTP/1.1", TE "chunked\r\n", ALLOW, FRAMING_CHUNKED, 0},
-		{"POST x HTTP/1.1", TE "Chunked\r\n", ALLOW, FRAMING_CHUNKED, 0},
-		{"POST x HTTP/1.1", "TRANSFER-ENCODING:CHUNKED \r\n", ALLOW, FRAMING_CHUNKED, 0},
-		{"POST x HTTP/1.0", CL "3\r\n", ALLOW, FRAMING_LENGTH, 3},
-		{"GET x HTTP/1.0", "", ALLOW, FRAMING_NONE, 0},
-		{"CONNECT x HTTP/1.1", "", ALLOW, FRAMING_NONE, 0},
-		/* both */
-		{"POST x HTTP/1.1", CL "5\r\n" TE "chunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked\r\n" CL "5\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "x\r\n" CL "5\r\n", BAD, 0, 0},
-		/* Content-Length */
-		{"POST x HTTP/1.1", CL "0\r\n" CL "31\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "5\r\n" CL "5\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "5, 5\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "5,\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "+5\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "-1\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "-0\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "0x10\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "010\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "00\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "1_0\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "1Z\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "1 0\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "\"5\"\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "5.0\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "99999999999999999999\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "18446744073709551621\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", CL "9223372036854775807\r\n", BAD, 0, 0},
-		/* Transfer-Encoding */
-		{"POST x HTTP/1.0", TE "chunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "identity\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "gzip\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "xchunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked, identity\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked, chunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked,\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE ",chunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked;q=1\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "\"chunked\"\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked x\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked\r\n" TE "chunked\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked\r\n" TE "gzip\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "chunked\r\n" TE "\r\n", BAD, 0, 0},
-		{"POST x HTTP/1.1", TE "gzip, chunked\r\n", VERDICT_CODING_NOT_SUPPORTED, 0, 0},
-		{"POST x HTTP/1.1", TE "gzip\r\n" TE "chunked\r\n", VERDICT_CODING_NOT_SUPPORTED, 0, 0},
-		/* no length */
-		{"POST x HTTP/1.0", "", BAD, 0, 0},
-		{"PUT x HTTP/1.0", "", BAD, 0, 0},
-		{"PATCH x HTTP/1.0", "", BAD, 0, 0},
-		/* CONNECT */
-		{"CONNECT x HTTP/1.1", CL "0\r\n", BAD, 0, 0},
-		{"CONNECT x HTTP/1.1", CL "5\r\n", BAD, 0, 0},
-		{"CONNECT x HTTP/1.1", TE "chunked\r\n", BAD, 0, 0},
-	};
 	struct framing f, before;
 	char text[512], *copy;
 	struct head h;
@@ -93,17 +94,17 @@ static void test_requests(void **state)
 	enum verdict v;
 	int n;
 
-	for (size_t i = 0; i < N(cases); i++) {
-		n = snprintf(text, sizeof(text), "%s\r\nA: b\r\n%s\r\n", cases[i].line, cases[i].fields);
+	for (size_t i = 0; i < N(requests); i++) {
+		n = snprintf(text, sizeof(text), "%s\r\nA: b\r\n%s\r\n", requests[i].line, requests[i].fields);
 		copy = whole_head((struct str){text, (size_t)n}, false, &h);
 		memset(&f, 0x5a, sizeof(f));
 		memcpy(&before, &f, sizeof(f));
 		v = framing_of_request(&h, &f, &why);
-		if (v != cases[i].verdict)
-			fail_msg("%s %s: %s", cases[i].line, cases[i].fields, verdict_code(v));
+		if (v != requests[i].verdict)
+			fail_msg("%s %s: %s", requests[i].line, requests[i].fields, verdict_code(v));
 		if (v == VERDICT_ALLOW) {
-			assert_int_equal(f.kind, cases[i].kind);
-			assert_int_equal(f.length, cases[i].length);
+			assert_int_equal(f.kind, requests[i].kind);
+			assert_int_equal(f.length, requests[i].length);
 		} else {
 			assert_memory_equal(&f, &before, sizeof(f));
 			assert_true(strlen(why) > 0);
@@ -245,10 +246,12 @@ static void test_chunked_good(void **state)
 		{STR_LIT("5\r\nhello\r\n0\r\n\r\nGET"), STR_LIT("5\r\nhello\r\n0\r\n\r\n"), STR_LIT("hello"), 3},
 		{STR_LIT("A\r\n0123456789\r\n1\r\n\n\r\n0\r\n\r\n"), STR_LIT("a\r\n0123456789\r\n1\r\n\n\r\n0\r\n\r\n"),
 		 STR_LIT("0123456789\n"), 0},
-		{STR_LIT("0000000000000003\r\n0\r\n\r\n000\r\n\r\n"), STR_LIT("03\r\n0\r\n\r\n0\r\n\r\n"), STR_LIT("0\r\n"), 0},
+		{STR_LIT("0000000000000003\r\n0\r\n\r\n000\r\n\r\n"), STR_LIT("03\r\n0\r\n\r\n0\r\n\r\n"),
+		 STR_LIT("0\r\n"), 0},
 		/* extensions */
 		{STR_LIT("1;a=b\r\nx\r\n0;z\r\n\r\n"), STR_LIT("1\r\nx\r\n0\r\n\r\n"), STR_LIT("x"), 0},
-		{STR_LIT("1 \t; a = \"q;\\\"\t\xff\" ; c\r\nx\r\n0\r\n\r\n"), STR_LIT("1\r\nx\r\n0\r\n\r\n"), STR_LIT("x"), 0},
+		{STR_LIT("1 \t; a = \"q;\\\"\t\xff\" ; c\r\nx\r\n0\r\n\r\n"), STR_LIT("1\r\nx\r\n0\r\n\r\n"),
+		 STR_LIT("x"), 0},
 		{STR_LIT("1;a=\"\\\\\"\r\nx\r\n0\r\n\r\n"), STR_LIT("1\r\nx\r\n0\r\n\r\n"), STR_LIT("x"), 0},
 		/* trailers */
 		{STR_LIT("0\r\nA: b\r\nC:\r\nContent-Length: 5\r\n\r\nrest"), STR_LIT("0\r\n\r\n"), STR_LIT(""), 4},
@@ -273,8 +276,10 @@ static void test_chunked_good(void **state)
 static void test_chunked_bad(void **state)
 {
 	static const struct str cases[] = {
-		STR_LIT("\r\n"), STR_LIT(" 5\r\n"), STR_LIT("+5\r\n"), STR_LIT("-5\r\n"), STR_LIT("0x5\r\n"), STR_LIT("g\r\n"),
-		STR_LIT("5 \r\n"), STR_LIT("5\n"), STR_LIT("5\r\r\n"), STR_LIT("5\rX"), STR_LIT("5_0\r\n"), STR_LIT(";a\r\n"),
+		STR_LIT("\r\n"), STR_LIT(" 5\r\n"), STR_LIT("+5\r\n"), STR_LIT("-5\r\n"), STR_LIT("0x5\r\n"),
+		STR_LIT("g\r\n"),
+		STR_LIT("5 \r\n"), STR_LIT("5\n"), STR_LIT("5\r\r\n"), STR_LIT("5\rX"), STR_LIT("5_0\r\n"),
+		STR_LIT(";a\r\n"),
 		STR_LIT("INVALID!!!\r\nGET http://b.example/ HTTP/1.1\r\n\r\n"),
 		/* sizes */
 		STR_LIT("FFFFFFFFFFFFFFFF\r\n"), STR_LIT("10000000000000005\r\n"), STR_LIT("7FFFFFFFFFFFFFFF\r\n"),
@@ -282,10 +287,12 @@ static void test_chunked_bad(void **state)
 		/* data that does not end where it should */
 		STR_LIT("1\r\nxy"), STR_LIT("1\r\nx\n"), STR_LIT("1\r\nx\rY"), STR_LIT("1\r\nx0\r\n\r\n"),
 		/* extensions */
-		STR_LIT("5;a=b\r\r\n"), STR_LIT("5\r\r;ABCD"), STR_LIT("5;a\n"), STR_LIT("5;a=\"b\r\n"), STR_LIT("5;a=\"b\\\r\n"),
+		STR_LIT("5;a=b\r\r\n"), STR_LIT("5\r\r;ABCD"), STR_LIT("5;a\n"), STR_LIT("5;a=\"b\r\n"),
+		STR_LIT("5;a=\"b\\\r\n"),
 		STR_LIT("5;\0\r\n"), STR_LIT("5;\x7f\r\n"), STR_LIT("5;a=\xff\r\n"), STR_LIT("5 5\r\n"),
 		/* trailers */
-		STR_LIT("0\r\nA b\r\n\r\n"), STR_LIT("0\r\n: b\r\n\r\n"), STR_LIT("0\r\n A: b\r\n\r\n"), STR_LIT("0\r\nA: b\n\r\n"),
+		STR_LIT("0\r\nA b\r\n\r\n"), STR_LIT("0\r\n: b\r\n\r\n"), STR_LIT("0\r\n A: b\r\n\r\n"),
+		STR_LIT("0\r\nA: b\n\r\n"),
 		STR_LIT("0\r\nA: b\r\n c\r\n\r\n"), STR_LIT("0\r\nA : b\r\n\r\n"), STR_LIT("0\r\nA: \0\r\n\r\n"),
 		STR_LIT("0\r\n\n"), STR_LIT("0\r\n\rX"), STR_LIT("0\r\nGET / HTTP/1.1\r\n\r\n"),
 	};

@@ -34,7 +34,8 @@ static void test_refusal(void **state)
 	};
 
 	expect(&r, "HTTP/1.1 403 egress refused: 169.254.169.254 is link-local (address_link_local)\r\n"
-		   "Proxy-Status: egress-guard; error=destination_ip_prohibited; details=\"169.254.169.254 is link-local\"\r\n"
+		   "Proxy-Status: egress-guard; error=destination_ip_prohibited; "
+		   "details=\"169.254.169.254 is link-local\"\r\n"
 		   "X-Egress-Reason: address_link_local\r\n"
 		   "Content-Type: text/plain; charset=utf-8\r\n"
 		   "Content-Length: 199\r\n"
@@ -48,7 +49,8 @@ static void test_refusal(void **state)
 		   "request id: r-1\n");
 	r.json = true;
 	expect(&r, "HTTP/1.1 403 egress refused: 169.254.169.254 is link-local (address_link_local)\r\n"
-		   "Proxy-Status: egress-guard; error=destination_ip_prohibited; details=\"169.254.169.254 is link-local\"\r\n"
+		   "Proxy-Status: egress-guard; error=destination_ip_prohibited; "
+		   "details=\"169.254.169.254 is link-local\"\r\n"
 		   "X-Egress-Reason: address_link_local\r\n"
 		   "Content-Type: application/json\r\n"
 		   "Content-Length: 158\r\n"
@@ -70,7 +72,8 @@ static void test_failure(void **state)
 	};
 
 	expect(&r, "HTTP/1.1 504 egress failed: a.example:443 did not answer in time (connect_timeout)\r\n"
-		   "Proxy-Status: egress-guard; error=connection_timeout; details=\"a.example:443 did not answer in time\"\r\n"
+		   "Proxy-Status: egress-guard; error=connection_timeout; "
+		   "details=\"a.example:443 did not answer in time\"\r\n"
 		   "X-Egress-Reason: connect_timeout\r\n"
 		   "Retry-After: 30\r\n"
 		   "Content-Type: application/json\r\n"
@@ -87,7 +90,8 @@ static void test_method(void **state)
 
 	reply_write(&out, &r);
 	buf_add(&out, "", 1);
-	assert_non_null(strstr(buf_view(&out).p, "HTTP/1.1 405 egress refused: the method is not allowed (method_not_allowed)\r\n"));
+	assert_non_null(strstr(buf_view(&out).p,
+		"HTTP/1.1 405 egress refused: the method is not allowed (method_not_allowed)\r\n"));
 	assert_non_null(strstr(buf_view(&out).p, "\r\nAllow: CONNECT, "));
 	buf_free(&out);
 }
@@ -113,7 +117,8 @@ static int check_whole(const struct reply *r)
 		assert_int_equal(h.len + f.length, out.len);
 	assert_true(h.reason.n > 0 && h.reason.n <= 400);
 	assert_true(head_has_token(&h, STR_LIT("Connection"), STR_LIT("close")));
-	assert_true(str_eq(head_find(&h, STR_LIT("X-Egress-Reason"), NULL)->value, str_from(verdict_code(r->verdict))) ||
+	assert_true(str_eq(head_find(&h, STR_LIT("X-Egress-Reason"), NULL)->value,
+		str_from(verdict_code(r->verdict))) ||
 		    verdict_row(r->verdict)->status == 0);
 	assert_true(str_ends(h.reason, STR_LIT(")")));
 	for (size_t i = 0; i < out.len; i++) {
@@ -131,7 +136,8 @@ static int check_whole(const struct reply *r)
 static void test_every_verdict(void **state)
 {
 	for (int v = 0; v < VERDICT_N; v++) {
-		const struct reply r = {.verdict = (enum verdict)v, .subject = STR_LIT("a.example:443"), .request_id = "1"};
+		const struct reply r = {.verdict = (enum verdict)v, .subject = STR_LIT("a.example:443"),
+			.request_id = "1"};
 		int want = verdict_row((enum verdict)v)->status;
 
 		assert_int_equal(check_whole(&r), want != 0 ? want : 500);
@@ -141,8 +147,10 @@ static void test_every_verdict(void **state)
 static void test_no_injection(void **state)
 {
 	static const struct str evil[] = {
-		STR_LIT("a\r\nSet-Cookie: x=y\r\n\r\n<html>"), STR_LIT("a\nb"), STR_LIT("a\0b"), STR_LIT("\x1b[2J"), STR_LIT("\xc3\xa9\xff"),
-		STR_LIT("a\"; x=\"b\\"), STR_LIT("\\"), STR_LIT("\""), STR_LIT("<script>alert(1)</script>"), STR_LIT("\t\x7f\x80"),
+		STR_LIT("a\r\nSet-Cookie: x=y\r\n\r\n<html>"), STR_LIT("a\nb"), STR_LIT("a\0b"), STR_LIT("\x1b[2J"),
+		STR_LIT("\xc3\xa9\xff"),
+		STR_LIT("a\"; x=\"b\\"), STR_LIT("\\"), STR_LIT("\""), STR_LIT("<script>alert(1)</script>"),
+		STR_LIT("\t\x7f\x80"),
 	};
 
 	for (size_t i = 0; i < N(evil); i++) {
