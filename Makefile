@@ -33,8 +33,10 @@ LDLIBS = $(PKG_LIBS)
 
 LIB_SRC := $(filter-out proxy/main.c,$(wildcard policy/*.c proxy/*.c proxy/*/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o)
-UNIT_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c tests/platform/test_*.c)
+UNIT_SRC := $(wildcard tests/unit/test_*.c tests/sim/test_*.c)
 UNIT_BIN := $(UNIT_SRC:tests/%.c=$(BUILD)/%)
+PLATFORM_SRC := $(wildcard tests/platform/*.c)
+PLATFORM_BIN := $(PLATFORM_SRC:tests/%.c=$(BUILD)/%)
 FUZZ_SRC := $(wildcard fuzz/fuzz_*.c)
 FUZZ_BIN := $(FUZZ_SRC:%.c=$(BUILD)/%)
 
@@ -54,7 +56,7 @@ $(BUILD)/%.o: %.c
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS_ALL) -c -o $@ $<
 
-# One program for each file of tests/unit, tests/sim and tests/platform.
+# One program for each file of tests/unit and tests/sim.
 $(UNIT_BIN): $(BUILD)/%: $(BUILD)/tests/%.o $(BUILD)/libguard.a
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
@@ -63,12 +65,19 @@ $(UNIT_BIN): $(BUILD)/%: $(BUILD)/tests/%.o $(BUILD)/libguard.a
 unit: $(UNIT_BIN)
 	@for t in $(UNIT_BIN); do $$t || exit 1; done
 
+# Assumptions about the kernel and the libraries: programs of their own, with nothing of the guard in them.
+$(PLATFORM_BIN): $(BUILD)/%: $(BUILD)/tests/%.o
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
+
 # A fuzz target with replay.c as its main: it runs files through the target, without libFuzzer.
 $(FUZZ_BIN): %: %.o $(BUILD)/fuzz/replay.o $(BUILD)/libguard.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS_ALL) -o $@ $^ $(LDLIBS)
 
--include $(LIB_OBJ:.o=.d) $(BUILD)/proxy/main.d $(UNIT_SRC:%.c=$(BUILD)/%.d) $(FUZZ_BIN:=.d) $(BUILD)/fuzz/replay.d
+-include $(LIB_OBJ:.o=.d) $(BUILD)/proxy/main.d $(UNIT_SRC:%.c=$(BUILD)/%.d) \
+	$(PLATFORM_SRC:%.c=$(BUILD)/%.d) $(FUZZ_BIN:=.d) $(BUILD)/fuzz/replay.d
 
 # --- what people type -------------------------------------------------------------------------------------------------
 
@@ -111,7 +120,7 @@ check: ## builds and runs every test and lint; STAGES="unit lint" runs some of: 
 	@tests/deps || { echo '0 passed, 1 failed'; exit 1; }
 	@$(RUNNER) tests/run $(STAGES)
 
-check-programs: all $(UNIT_BIN) $(FUZZ_BIN)
+check-programs: all $(UNIT_BIN) $(PLATFORM_BIN) $(FUZZ_BIN)
 
 objects: $(LIB_OBJ) $(BUILD)/proxy/main.o
 
