@@ -130,14 +130,15 @@ def test_client_reset_during_upload(shared, mark):
 
 @pytest.mark.parametrize("after", [0, 1000, 100000])
 def test_origin_reset(shared, mark, after):
-    c = open_tunnel(shared.port, "bulk.example.org:443", timeout=3)
-    c.send(line(up=0, down=1 << 30, reset=after))
-    with pytest.raises(ConnectionResetError):
-        got = c.rest()
-        assert not got  # an orderly end would be a lie
-    record = shared.ended(c)
-    assert record["egress_guard.close"] == "origin_reset"
-    assert record["destination.bytes"] <= after
+    """However the reset falls together with the last bytes."""
+    for _ in range(8):
+        c = open_tunnel(shared.port, "bulk.example.org:443", timeout=3)
+        c.send(line(up=0, down=1 << 30, reset=after))
+        with pytest.raises(ConnectionResetError):
+            c.rest()  # an orderly end would be a lie
+        record = shared.ended(c)
+        assert record["egress_guard.close"] == "origin_reset"
+        assert record["destination.bytes"] <= after
 
 
 def test_origin_reset_while_reading(shared, mark):
