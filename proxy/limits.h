@@ -36,6 +36,8 @@ enum {
 	LIMIT_PIPES_IDLE = 64,            /* kept in a worker's pool */
 	LIMIT_TURN_BYTES = 1024 * 1024,   /* one direction may move this much before others get their turn */
 
+	LIMIT_TICK_MS = 250,              /* after a short read, until the socket is read again to find a hidden reset */
+
 	/* --- mailbox --- */
 	LIMIT_MAILBOX = 1024,             /* messages waiting for one worker */
 

@@ -144,6 +144,9 @@ enum verdict framing_of_response(const struct head *h, struct str method, struct
 	uint64_t length = 0;
 	int r = framing_content_length(h, &length);
 
+	*ret_why = "Connection has too many options";
+	if (!head_options_few(h))
+		return VERDICT_ORIGIN_PROTOCOL;
 	*ret_why = NULL;
 	/* RFC 9112 6.3 rule 1: whatever the fields say, there is no body, so nothing they say can mislead */
 	if (h->status < 200 || h->status == 204 || h->status == 304 || str_eq(method, STR_LIT("HEAD"))) {

@@ -344,3 +344,17 @@ bool head_has_token(const struct head *h, struct str name, struct str token)
 	}
 	return false;
 }
+
+bool head_options_few(const struct head *h)
+{
+	struct str list, member;
+	size_t n = 0;
+
+	for (size_t i = 0; i < h->n_fields; i++) {
+		if (!str_ieq(h->fields[i].name, STR_LIT("Connection")))
+			continue;
+		for (list = h->fields[i].value; n <= HEAD_CONNECTION_OPTIONS_MAX && octets_next_member(&list, &member);)
+			n++;
+	}
+	return n <= HEAD_CONNECTION_OPTIONS_MAX;
+}

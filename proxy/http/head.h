@@ -56,4 +56,11 @@ const struct head_field *head_find(const struct head *h, struct str name, size_t
 /* True when any field of that name has `token` as a member of its comma list (ASCII case ignored). */
 bool head_has_token(const struct head *h, struct str name, struct str token);
 
+/* Every field that is forwarded is looked for among the options of Connection: many times many would stall a worker.
+ * target_parse() and framing_of_response() refuse a head that has more. */
+enum { HEAD_CONNECTION_OPTIONS_MAX = 64 };
+
+/* True when Connection has no more options than that, in all its fields together. */
+bool head_options_few(const struct head *h);
+
 #endif

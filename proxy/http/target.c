@@ -187,6 +187,9 @@ enum verdict target_parse(const struct head *h, struct target *ret, const char *
 	*ret_why = "TRACE is not forwarded: it would send the request's fields back";
 	if (str_eq(h->method, STR_LIT("TRACE")) || str_eq(h->method, STR_LIT("TRACK")))
 		return VERDICT_METHOD_NOT_ALLOWED;
+	*ret_why = "Connection has too many options";
+	if (!head_options_few(h))
+		return VERDICT_BAD_REQUEST;
 	if (str_eq(h->method, STR_LIT("CONNECT")))
 		v = parse_connect(h->target, &t, ret_why);
 	else

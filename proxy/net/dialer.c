@@ -1,22 +1,24 @@
 /* dialer: from a judged target to a connected socket, or to the reason why not.
  *
- * A dial looks its name up, judges all candidates of each answer, and hands the good ones to the race, which says which to
- * start when. One refused candidate refuses the dial, also when a late second family brings it while attempts to the
- * first are under way: they are closed. A literal is a dial with one candidate and no lookup.
+ * A dial looks its name up, judges all candidates of each answer, and hands the good ones to the race, which says
+ * which to start when. One refused candidate refuses the dial, also when a late second family brings it while
+ * attempts to the first are under way: they are closed. A literal is a dial with one candidate and no lookup.
  *
- * attempt_start() holds the only connect() for internet sockets of the tree, with the judgement on the line above it, under
- * the policy and the own addresses of that moment. What was judged is what is dialed: an IPv4 address (mapped ones are the
- * same value) by an AF_INET socket, any other by an AF_INET6 socket with IPV6_V6ONLY, so that no spelling reaches IPv4
- * (tests/platform/v6only_mapped.c). When the socket is connected, SO_ERROR is read (connect_error.c), the peer's address
- * must be the judged one (connect_any.c shows how it could differ) and is judged once more, since the policy may have
- * changed meanwhile; a socket whose two ends have one address talks to this host (own_address_ends.c).
+ * attempt_start() holds the only connect() for internet sockets of the tree, with the judgement on the line above
+ * it, under the policy and the own addresses of that moment. What was judged is what is dialed: an IPv4 address
+ * (mapped ones are the same value) by an AF_INET socket, any other by an AF_INET6 socket with IPV6_V6ONLY, so that
+ * no spelling reaches IPv4 (tests/platform/v6only_mapped.c). When the socket is connected, SO_ERROR is read
+ * (connect_error.c), the peer's address must be the judged one (connect_any.c shows how it could differ) and is
+ * judged once more, since the policy may have changed meanwhile; a socket whose two ends have one address talks to
+ * this host (own_address_ends.c).
  *
- * Everything that ends a dial runs from an event: `kick` starts it, so that nothing happens inside dial_start(). finish()
- * releases all of a dial, then calls back: a callback may cancel other dials and start new ones. dial_cancel() releases
- * without a call. Losing attempts are closed by the same release, so no path leaks a descriptor.
+ * Everything that ends a dial runs from an event: `kick` starts it, so that nothing happens inside dial_start().
+ * finish() releases all of a dial, then calls back: a callback may cancel other dials and start new ones.
+ * dial_cancel() releases without a call. Losing attempts are closed by the same release, so no path leaks a
+ * descriptor.
  *
- * Budget: one timer over everything. While nothing has been tried it means dns_timeout, later connect_timeout, unless all
- * attempts so far have failed: then the reason is theirs. dialer_free() cancels what is left. */
+ * Budget: one timer over everything. While nothing has been tried it means dns_timeout, later connect_timeout,
+ * unless all attempts so far have failed: then the reason is theirs. dialer_free() cancels what is left. */
 #include "net/dialer.h"
 
 #include <errno.h>
@@ -63,6 +65,11 @@ struct dialer {
 };
 
 static void step(struct dial *d);
+
+static struct timeval to_timeval(uint64_t ms)
+{
+	return (struct timeval){.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+}
 
 /* --- the end of a dial --- */
 
@@ -114,9 +121,10 @@ static void fail(struct dial *d, enum verdict v)
 
 static void refuse(struct dial *d, const struct addr *a, const struct policy_decision *why)
 {
-	struct dial_result r = {.verdict = why->verdict, .fd = -1, .addr = *a, .has_addr = true, .rule_line = why->rule_line,
-				.what = why->what};
+	struct dial_result r = {.verdict = why->verdict, .fd = -1, .addr = *a, .has_addr = true};
 
+	r.rule_line = why->rule_line;
+	r.what = why->what;
 	finish(d, &r);
 }
 
@@ -239,13 +247,16 @@ static void attempt_connected(struct dial *d, size_t i)
 		return;
 	}
 	decision = judge(d, &r.addr);
-	if (decision.verdict == VERDICT_ALLOW && addr_equal(&own_addr, &r.addr))
-		decision = (struct policy_decision){.verdict = VERDICT_ADDRESS_OWN, .what = verdict_row(VERDICT_ADDRESS_OWN)->what};
+	if (decision.verdict == VERDICT_ALLOW && addr_equal(&own_addr, &r.addr)) {
+		decision.verdict = VERDICT_ADDRESS_OWN;
+		decision.what = verdict_row(VERDICT_ADDRESS_OWN)->what;
+	}
 	if (!addr_equal(&r.addr, judged) || port != d->target.port) {
 		counter_inc(COUNTER_DIAL_PEER_MISMATCH);
-		if (decision.verdict == VERDICT_ALLOW)
-			decision = (struct policy_decision){.verdict = VERDICT_INTERNAL_ERROR,
-							    .what = "is not the address that was dialed"};
+		if (decision.verdict == VERDICT_ALLOW) {
+			decision.verdict = VERDICT_INTERNAL_ERROR;
+			decision.what = "is not the address that was dialed";
+		}
 	}
 	if (decision.verdict != VERDICT_ALLOW) {
 		refuse(d, &r.addr, &decision);
@@ -294,13 +305,13 @@ static bool attempt_start(struct dial *d, size_t i)
 	}
 	at->fd = fd; /* from here on release() closes it */
 	event_assign(&at->ready, d->dialer->config.base, fd, EV_WRITE, on_ready, at);
-	counter_inc(COUNTER_DIAL_ATTEMPTS);
 	decision = judge(d, a);
 	if (decision.verdict != VERDICT_ALLOW) {
 		refuse(d, a, &decision);
 		return false;
 	}
 	e = connect(fd, &to.sa, len) < 0 ? errno : 0;
+	counter_inc(COUNTER_DIAL_ATTEMPTS);
 	if (e == 0) {
 		attempt_connected(d, i);
 		return false;
@@ -333,7 +344,7 @@ static void step(struct dial *d)
 			if (wake == 0)
 				return;
 			wake = wake > now ? wake - now : 1;
-			tv = (struct timeval){.tv_sec = (time_t)(wake / 1000), .tv_usec = (suseconds_t)(wake % 1000 * 1000)};
+			tv = to_timeval(wake);
 			event_add(&d->wake, &tv);
 			return;
 		}
@@ -426,14 +437,14 @@ static int begin(struct dial *d)
 int dial_start(struct dialer *dialer, const struct dial_request *request, dial_fn *fn, void *arg, struct dial **ret)
 {
 	const struct dialer_config *c = &dialer->config;
-	struct timeval budget = {.tv_sec = c->budget_ms / 1000, .tv_usec = (suseconds_t)(c->budget_ms % 1000 * 1000)};
+	struct timeval budget = to_timeval(c->budget_ms);
 	struct dial *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return -ENOMEM;
 	d->dialer = dialer;
 	d->target = *request->target;
-	d->role_len = request->role.n <= sizeof(d->role) ? request->role.n : 0; /* no role has such a name, nor an empty one */
+	d->role_len = request->role.n <= sizeof(d->role) ? request->role.n : 0; /* no role has an empty name */
 	memcpy(d->role, request->role.p, d->role_len);
 	d->fn = fn;
 	d->arg = arg;

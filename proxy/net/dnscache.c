@@ -1,11 +1,12 @@
 /* dnscache: a hash of names in order of use.
  *
- * uthash keeps its elements in a list in order of insertion. A hit takes its entry out and appends it again, so the head
- * is always the name not asked for the longest: that one goes when the cache is full. Entries past their time are
- * dropped when they are met; nobody sweeps, because the bound holds without it.
+ * uthash keeps its elements in a list in order of insertion. A hit takes its entry out and appends it again, so the
+ * head is always the name not asked for the longest: that one goes when the cache is full. Entries past their time
+ * are dropped when they are met; nobody sweeps, because the bound holds without it.
  *
  * An entry is one allocation of the size it needs: the addresses, then the name. On no memory an entry is simply not
- * kept. The clock is the monotonic one of base/clock.h, so a step of the wall clock neither ends nor prolongs anything. */
+ * kept. The clock is the monotonic one of base/clock.h, so a step of the wall clock neither ends nor prolongs
+ * anything. */
 #include "net/dnscache.h"
 
 #include <errno.h>

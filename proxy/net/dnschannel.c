@@ -1,21 +1,22 @@
 /* dnschannel: c-ares on libevent, told everything and left to find out nothing.
  *
- * Servers, the empty search list, tries, timeouts and the order of lookups are all set, SERVERS, DOMAINS and SORTLIST with
- * none, so c-ares opens no file and heeds no environment variable (LOCALDOMAIN, RES_OPTIONS, HOSTALIASES). ares_query()
- * asks for the name as it is. Replies are checked for address, id and question; NOCHECKRESP would switch that off, so
- * SERVFAIL, REFUSED and NOTIMP arrive as ARES_ECONNREFUSED once all servers have been tried. No EDNS: after one FORMERR
- * c-ares toggles it for the whole channel and misjudges queries in flight; without it 28 A records fit a reply, and
- * larger ones come by TCP, which cannot be spoofed. The UDP port stays the same for as long as any query is out, and this
- * version has no option against it: behind an untrusted network a validating resolver on loopback is the cure.
+ * Servers, the empty search list, tries, timeouts and the order of lookups are all set, SERVERS, DOMAINS and
+ * SORTLIST with none, so c-ares opens no file and heeds no environment variable (LOCALDOMAIN, RES_OPTIONS,
+ * HOSTALIASES). ares_query() asks for the name as it is. Replies are checked for address, id and question;
+ * NOCHECKRESP would switch that off, so SERVFAIL, REFUSED and NOTIMP arrive as ARES_ECONNREFUSED once all servers
+ * have been tried. No EDNS: after one FORMERR c-ares toggles it for the whole channel and misjudges queries in
+ * flight; without it 28 A records fit a reply, and larger ones come by TCP, which cannot be spoofed. The UDP port
+ * stays the same for as long as any query is out, and this version has no option against it: behind an untrusted
+ * network a validating resolver on loopback is the cure.
  *
  * Sockets: c-ares says which it wants watched, and says so right before it closes one, so no event outlives its
  * descriptor. Events are level-triggered, because c-ares does not always read to the end.
  *
- * Timers: ares_timeout() walks all queries, so it is called only when the timer has fired or is not set. In between "no
- * later than one first timeout from now" holds without it, because c-ares sets no shorter timeout than that.
+ * Timers: ares_timeout() walks all queries, so it is called only when the timer has fired or is not set. In between
+ * "no later than one first timeout from now" holds without it, because c-ares sets no shorter timeout than that.
  *
- * Errors: a query that cannot be sent ends by its callback like one that failed; without memory for an event the socket
- * stays unwatched and its queries time out. */
+ * Errors: a query that cannot be sent ends by its callback like one that failed; without memory for an event the
+ * socket stays unwatched and its queries time out. */
 #include "net/dnschannel.h"
 
 #include <ares_nameser.h>

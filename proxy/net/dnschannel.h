@@ -17,9 +17,9 @@ struct dnschannel_config {
 
 int dnschannel_new(struct event_base *base, const struct dnschannel_config *config, const struct nameservers *servers,
 		   struct dnschannel **ret);
-/* Asks for exactly this name: no search list, no hosts file, no aliases. The callback may come before this returns, and
- * comes in any case, from dnschannel_free() at the latest (ARES_EDESTRUCTION). It may call dnschannel_query() of another
- * channel, never dnschannel_free(). */
+/* Asks for exactly this name: no search list, no hosts file, no aliases. The callback may come before this returns,
+ * and comes in any case, from dnschannel_free() at the latest (ARES_EDESTRUCTION). It may call dnschannel_query() of
+ * another channel, never dnschannel_free(). */
 void dnschannel_query(struct dnschannel *c, const char *name, int type, ares_callback fn, void *arg);
 struct dnschannel *dnschannel_free(struct dnschannel *c);
 

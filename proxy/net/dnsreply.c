@@ -1,10 +1,10 @@
 /* dnsreply: what a reply says, read by c-ares' parsers behind a few checks that they do not make.
  *
- * c-ares has matched the id, the question and the server's address already. It looks neither at QR, the opcode and TC of
- * a TCP reply, nor at unknown response codes; it follows aliases by their order in the packet, so a loop looks like a
- * name without data; and it has no bound on the number of records. Hence: the header is judged first, sizes are bounded
- * (a hostile reply costs at most DNSREPLY_RECORDS_MAX names of at most 50 compression jumps), then the alias chain is
- * walked once from the question, and only then are the records read. A loop, or a chain longer than
+ * c-ares has matched the id, the question and the server's address already. It looks neither at QR, the opcode and
+ * TC of a TCP reply, nor at unknown response codes; it follows aliases by their order in the packet, so a loop looks
+ * like a name without data; and it has no bound on the number of records. Hence: the header is judged first, sizes
+ * are bounded (a hostile reply costs at most DNSREPLY_RECORDS_MAX names of at most 50 compression jumps), then the
+ * alias chain is walked once from the question, and only then are the records read. A loop, or a chain longer than
  * DNSREPLY_CNAMES_MAX, is a failure and not "no such name".
  *
  * The parsers cap each TTL by those of the aliases. Room is made for one address more than may be accepted, so that
@@ -166,7 +166,7 @@ enum dnsreply_kind dnsreply_read(const uint8_t *p, size_t n, int family, bool tc
 		kind = check_aliases(p, n, DNS_HEADER_ANCOUNT(p));
 	if (kind == DNSREPLY_DATA)
 		kind = read_records(p, n, family, ret);
-	/* c-ares hands over at most 512 bytes of a UDP reply without EDNS: one of that size that cannot be read was cut. */
+	/* c-ares hands over 512 bytes of a UDP reply at most: one of that size that cannot be read was cut. */
 	if (kind == DNSREPLY_BAD && !tcp && n == NS_PACKETSZ)
 		kind = DNSREPLY_TRUNCATED;
 	return kind;

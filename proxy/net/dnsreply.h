@@ -30,7 +30,8 @@ struct dnsreply {
 	uint32_t ttl_s; /* the smallest of all records and aliases used */
 };
 
-/* family is AF_INET or AF_INET6. *ret is filled for DNSREPLY_DATA only. `tcp`: a reply cut short is bad, not truncated. */
+/* family is AF_INET or AF_INET6. *ret is filled for DNSREPLY_DATA only. `tcp`: a reply cut short is bad, not
+ * truncated. */
 enum dnsreply_kind dnsreply_read(const uint8_t *p, size_t n, int family, bool tcp, struct dnsreply *ret);
 
 #endif

@@ -50,7 +50,8 @@ static bool parse_server(struct str s, struct nameserver *ret)
 		struct str rest = str_skip(s, 1);
 
 		host = take_until(&rest, ']');
-		if (host.n + 1 == s.n || !memchr(host.p, ':', host.n)) /* no closing bracket, or an IPv4 address inside */
+		/* No closing bracket, or an IPv4 address inside. */
+		if (host.n + 1 == s.n || !memchr(host.p, ':', host.n))
 			return false;
 		if (rest.n > 0 && rest.p[0] != ':')
 			return false;
@@ -58,7 +59,8 @@ static bool parse_server(struct str s, struct nameserver *ret)
 	} else if (memchr(s.p, '.', s.n) && memchr(s.p, ':', s.n)) {
 		const char *colon = memchr(s.p, ':', s.n);
 
-		if (!memchr(colon, '.', s.n - (size_t)(colon - s.p))) { /* else an IPv6 address that ends in a dotted quad */
+		/* With a dot behind a colon it is an IPv6 address that ends in a dotted quad. */
+		if (!memchr(colon, '.', s.n - (size_t)(colon - s.p))) {
 			host.n = (size_t)(colon - s.p);
 			port = str_skip(s, host.n);
 		}
@@ -81,7 +83,7 @@ int nameservers_parse(struct str text, struct nameservers *ret, const char **ret
 		if (r.n == NAMESERVERS_MAX)
 			return fail(ret_why, "more than 8 name servers");
 		if (!parse_server(take_until(&text, ','), &r.items[r.n]))
-			return fail(ret_why, "not a name server: ADDRESS, IPV4:PORT or [IPV6]:PORT, separated by commas");
+			return fail(ret_why, "not name servers: ADDRESS, IPV4:PORT or [IPV6]:PORT with commas between");
 		r.n++;
 	}
 	*ret = r;

@@ -22,8 +22,8 @@ struct nameservers {
 	size_t n; /* never 0 after success */
 };
 
-/* "192.0.2.53:53,[2001:db8::53]:53": a port may be left out (53), then IPv6 may stand without brackets. Returns 0, or -EINVAL
- * with *ret_why (static text). */
+/* "192.0.2.53:53,[2001:db8::53]:53": a port may be left out (53), then IPv6 may stand without brackets. Returns 0,
+ * or -EINVAL with *ret_why (static text). */
 int nameservers_parse(struct str text, struct nameservers *ret, const char **ret_why);
 /* The nameserver lines of a file's text; all other lines are skipped. Same results. */
 int nameservers_parse_resolv_conf(struct str text, struct nameservers *ret, const char **ret_why);

@@ -1,19 +1,19 @@
 /* ownaddr: what the kernel delivers on this host, by rtnetlink.
  *
- * Two sockets. `watch` is in the groups of addresses and routes and only says that something changed; `ask` carries one
- * dump at a time, so that changes and answers never mix. Order at start: join, then dump, so nothing falls between. A
- * change that came before ownaddr_set() is lying in the watch socket by then: it is emptied first (one recv() that finds
- * nothing, when all is quiet), and if anything relevant was in it, or it overflowed (ENOBUFS), all is read anew. Whole
- * re-reads keep no history to get wrong.
+ * Two sockets. `watch` is in the groups of addresses and routes and only says that something changed; `ask` carries
+ * one dump at a time, so that changes and answers never mix. Order at start: join, then dump, so nothing falls
+ * between. A change that came before ownaddr_set() is lying in the watch socket by then: it is emptied first (one
+ * recv() that finds nothing, when all is quiet), and if anything relevant was in it, or it overflowed (ENOBUFS), all
+ * is read anew. Whole re-reads keep no history to get wrong.
  *
- * The set: interface addresses with their broadcast and anycast addresses, and every local, broadcast and anycast route
- * of the tables local and main. 127.0.0.0/8 is one block of it. Routes of these types in other tables apply to marked
- * packets only (transparent proxying) and would make "all addresses" own.
+ * The set: interface addresses with their broadcast and anycast addresses, and every local, broadcast and anycast
+ * route of the tables local and main. 127.0.0.0/8 is one block of it. Routes of these types in other tables apply to
+ * marked packets only (transparent proxying) and would make "all addresses" own.
  *
  * Errors: at start, ownaddr_new() fails. Later a read that fails leaves the old set in force, marks it stale, and is
- * tried again by a timer and by each ownaddr_set(); so an address is never lost, and one that is missing is still caught
- * by the dialer, which compares both ends of a connected socket. Requests are answered by the kernel before sendto()
- * returns, so reading them waits for nothing; a second is the bound all the same. */
+ * tried again by a timer and by each ownaddr_set(); so an address is never lost, and one that is missing is still
+ * caught by the dialer, which compares both ends of a connected socket. Requests are answered by the kernel before
+ * sendto() returns, so reading them waits for nothing; a second is the bound all the same. */
 #include "net/ownaddr.h"
 
 #include <errno.h>
@@ -160,8 +160,9 @@ static int receive(struct ownaddr *o, int fd)
 	return from.nl_pid == 0 ? (int)n : 0; /* another process cannot speak for the kernel */
 }
 
-/* Handles the messages of one datagram. Returns true when the dump is over. An error is kept in *error, the first one, and
- * the rest read all the same: the kernel starts no dump on a socket while another has not been read to its end. */
+/* Handles the messages of one datagram. Returns true when the dump is over. An error is kept in *error, the first
+ * one, and the rest read all the same: the kernel starts no dump on a socket while another has not been read to its
+ * end. */
 static bool handle_part(struct ownaddr *o, int n, struct addrset *set, int *error)
 {
 	for (const struct nlmsghdr *h = (void *)o->buf; NLMSG_OK(h, n); h = NLMSG_NEXT(h, n)) {
@@ -171,8 +172,10 @@ static bool handle_part(struct ownaddr *o, int n, struct addrset *set, int *erro
 		if (h->nlmsg_seq != o->seq)
 			continue;
 		if (h->nlmsg_type == NLMSG_ERROR) {
+			bool told = h->nlmsg_len >= NLMSG_LENGTH(sizeof(*err)) && err->error < 0;
+
 			if (*error == 0)
-				*error = h->nlmsg_len < NLMSG_LENGTH(sizeof(*err)) || err->error >= 0 ? -EPROTO : err->error;
+				*error = told ? err->error : -EPROTO;
 			return true;
 		}
 		if (h->nlmsg_flags & NLM_F_DUMP_INTR) /* what has been read so far may not fit together */
@@ -221,7 +224,8 @@ static int dump_addresses(struct ownaddr *o, struct addrset *set)
 }
 
 /* Asks for one table (and, type given, for routes of that type only), so that a large main table costs nothing. */
-static int dump_routes(struct ownaddr *o, struct addrset *set, unsigned char family, unsigned char table, unsigned char type)
+static int dump_routes(struct ownaddr *o, struct addrset *set, unsigned char family, unsigned char table,
+		       unsigned char type)
 {
 	struct {
 		struct nlmsghdr h;
@@ -229,7 +233,7 @@ static int dump_routes(struct ownaddr *o, struct addrset *set, unsigned char fam
 	} request = {.h.nlmsg_type = RTM_GETROUTE, .m = {.rtm_family = family, .rtm_table = table, .rtm_type = type}};
 	int r = dump(o, &request, sizeof(request), set);
 
-	/* A table that nothing has been put into does not exist, nor does a family that the kernel was built without. */
+	/* A table that nothing was put into does not exist, nor does a family that the kernel was built without. */
 	return r == -ENOENT || r == -EOPNOTSUPP || r == -EAFNOSUPPORT ? 0 : r;
 }
 

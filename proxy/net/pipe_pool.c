@@ -51,6 +51,8 @@ struct pipe *pipe_pool_take(struct pipe_pool *pool)
 	if (p) {
 		pool->idle = p->next;
 		pool->n_idle--;
+		if (pool->n_idle < pool->low)
+			pool->low = pool->n_idle;
 		return p;
 	}
 	if (pool->retry) {
@@ -76,13 +78,26 @@ void pipe_pool_give(struct pipe_pool *pool, struct pipe *p, bool empty)
 	pool->n_idle++;
 }
 
+static void drop_one(struct pipe_pool *pool)
+{
+	struct pipe *p = pool->idle;
+
+	pool->idle = p->next;
+	pool->n_idle--;
+	pipe_free(p);
+}
+
+size_t pipe_pool_trim(struct pipe_pool *pool)
+{
+	for (size_t n = pool->low; n > 0; n--)
+		drop_one(pool);
+	pool->low = pool->n_idle;
+	return pool->n_idle;
+}
+
 void pipe_pool_clear(struct pipe_pool *pool)
 {
-	while (pool->idle) {
-		struct pipe *p = pool->idle;
-
-		pool->idle = p->next;
-		pipe_free(p);
-	}
-	pool->n_idle = 0;
+	while (pool->idle)
+		drop_one(pool);
+	pool->low = 0;
 }

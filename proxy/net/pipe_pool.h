@@ -17,6 +17,7 @@ struct pipe {
 struct pipe_pool {
 	struct pipe *idle;
 	size_t n_idle;
+	size_t low;         /* the fewest idle ones since the last trim: not needed by anybody meanwhile */
 	unsigned retry;     /* turns down this many requests after a failure, so that a shortage costs no system calls */
 };
 
@@ -24,6 +25,8 @@ struct pipe_pool {
 struct pipe *pipe_pool_take(struct pipe_pool *p);
 /* `empty`: nothing is in it; one that is not empty is closed, its bytes with it. Takes NULL. */
 void pipe_pool_give(struct pipe_pool *p, struct pipe *pipe, bool empty);
+/* Closes what was not needed since the last call. Returns how many are still idle. */
+size_t pipe_pool_trim(struct pipe_pool *p);
 void pipe_pool_clear(struct pipe_pool *p);
 
 #endif

@@ -8,7 +8,9 @@
  *
  * A read shorter than what was asked for means that the socket is empty for now: with edge-triggered events the next
  * byte brings a new edge. Only when the peer's FIN has been seen is there no further edge to wait for, and the pump reads
- * on until it gets the 0.
+ * on until it gets the 0. A reset can hide: libevent reports EPOLLERR as readable and writable and keeps EPOLLRDHUP to itself,
+ * so a reset that came together with the last bytes looks like bytes alone. Hence `unsure`: the relay looks again
+ * at such sockets a few times a second, which costs less than a second read after each.
  *
  * On a write error the bytes in flight are lost: `in` has counted them and `out` has not. */
 #include "net/pump.h"
@@ -85,15 +87,18 @@ enum pump_status pump_flush(struct pump *p, struct pump_end *to, const struct pu
 	return PUMP_WANT_READ;
 }
 
-/* What a read of `n` for `want` says of the source. */
-static void note_read(struct pump *p, struct pump_end *from, ssize_t n, size_t want)
+void pump_end_read(struct pump_end *from, ssize_t n, size_t want)
 {
+	from->unsure = n > 0 && (size_t)n < want && !from->hup;
 	if (n == 0)
 		from->eof = true;
-	else if (n < 0 && errno == EAGAIN)
+	else if (from->unsure || (n < 0 && errno == EAGAIN))
 		from->readable = false;
-	else if (n > 0 && (size_t)n < want && !from->hup)
-		from->readable = false;
+}
+
+static void note_read(struct pump *p, struct pump_end *from, ssize_t n, size_t want)
+{
+	pump_end_read(from, n, want);
 	if (n > 0)
 		p->in += (uint64_t)n;
 }

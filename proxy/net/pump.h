@@ -7,6 +7,7 @@
 #define NET_PUMP_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/buf.h"
 #include "net/pipe_pool.h"
@@ -17,6 +18,7 @@ struct pump_end {
 	int fd;
 	bool readable, writable;
 	bool hup;     /* the peer has sent its FIN (EPOLLRDHUP): read on after a short read */
+	bool unsure;  /* `readable` was cleared by a short read alone: look again before long */
 	bool eof;     /* read() has returned 0 */
 	bool shut;    /* shutdown(SHUT_WR) done */
 };
@@ -53,6 +55,9 @@ enum pump_status pump_run(struct pump *p, struct pump_end *from, struct pump_end
 
 /* Only writes out what is held or in the pipe; never reads. PUMP_WANT_READ: nothing is left. */
 enum pump_status pump_flush(struct pump *p, struct pump_end *to, const struct pump_room *room);
+
+/* Notes what a read of `want` bytes that returned `n` (errno when < 0) says of the socket. */
+void pump_end_read(struct pump_end *from, ssize_t n, size_t want);
 
 /* Drops what is in flight. */
 void pump_clear(struct pump *p, const struct pump_room *room);

@@ -1,12 +1,12 @@
 /* race: which address to dial next, and when (RFC 8305 4, 5 and 8).
  *
  * addrs[0..started) have been started, in that order; addrs[started..n) wait. New candidates change only the waiting
- * part: it is ordered anew, one family and the other in turn, beginning with the family that was not started last (IPv6
- * at the very beginning). An address is in the list once, however often it is told.
+ * part: it is ordered anew, one family and the other in turn, beginning with the family that was not started last
+ * (IPv6 at the very beginning). An address is in the list once, however often it is told.
  *
- * The next attempt starts when the delay since the last start is over, or at once when an attempt fails; earlier ones go
- * on. After LIMIT_ATTEMPTS no more are started, whatever waits. The race is over when all that started failed and
- * nothing can be started any more. Winning is the caller's business: he stops asking. */
+ * The next attempt starts when the delay since the last start is over, or at once when an attempt fails; earlier
+ * ones go on. After LIMIT_ATTEMPTS no more are started, whatever waits. The race is over when all that started
+ * failed and nothing can be started any more. Winning is the caller's business: he stops asking. */
 #include "net/race.h"
 
 #include <string.h>
@@ -24,7 +24,8 @@ static bool listed(const struct race *r, const struct addr *a)
 	return false;
 }
 
-/* Orders the waiting part by families in turn, keeping the order within each (RFC 8305 4, First Address Family Count 1). */
+/* Orders the waiting part by families in turn, keeping the order within each (RFC 8305 4, First Address Family Count
+ * 1). */
 static void interleave(struct race *r)
 {
 	struct addr family[2][LIMIT_ANSWER_ADDRESSES]; /* 0: IPv6, 1: IPv4 */

@@ -290,7 +290,10 @@ static void on_tcp_reply(void *arg, int status, int timeouts, unsigned char *p, 
 {
 	struct family *m = arg;
 
-	family_done(m, p ? outcome_of_reply(dnsreply_read(p, (size_t)n, m->af, true, &m->reply)) : outcome_of_status(status));
+	if (p)
+		family_done(m, outcome_of_reply(dnsreply_read(p, (size_t)n, m->af, true, &m->reply)));
+	else
+		family_done(m, outcome_of_status(status));
 }
 
 static void on_udp_reply(void *arg, int status, int timeouts, unsigned char *p, int n)
@@ -498,7 +501,9 @@ static int read_servers(const struct resolver_config *config, struct nameservers
 {
 	if (config->servers && config->servers[0] != '\0')
 		return nameservers_parse(str_from(config->servers), ret, ret_why);
-	return nameservers_read_resolv_conf(config->resolv_conf ? config->resolv_conf : "/etc/resolv.conf", ret, ret_why);
+	if (config->resolv_conf)
+		return nameservers_read_resolv_conf(config->resolv_conf, ret, ret_why);
+	return nameservers_read_resolv_conf("/etc/resolv.conf", ret, ret_why);
 }
 
 int resolver_check(const struct resolver_config *config, const char **ret_why)

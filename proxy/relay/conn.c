@@ -107,6 +107,8 @@ static enum pump_status pump_and_count(struct conn *c, enum side_id from, uint64
 		count(c, from, p->in - in, p->out - out);
 	if (p->spliced != spliced)
 		counter_add(COUNTER_BYTES_SPLICED, p->spliced - spliced);
+	if (c->side[from].end.unsure || p->spliced != spliced)
+		relay_tick(c->relay);
 	return st;
 }
 
@@ -132,16 +134,11 @@ ssize_t conn_read(struct conn *c, enum side_id from, struct buf *b, size_t max)
 	do
 		n = recv(end->fd, copy, want, MSG_DONTWAIT);
 	while (n < 0 && errno == EINTR);
-	if (n < 0) {
-		if (errno != EAGAIN)
-			return -errno;
-		end->readable = false;
-		return 0;
-	}
-	if (n == 0)
-		end->eof = true;
-	else if ((size_t)n < want && !end->hup)
-		end->readable = false;
+	pump_end_read(end, n, want);
+	if (n < 0)
+		return errno == EAGAIN ? 0 : -errno;
+	if (end->unsure)
+		relay_tick(c->relay);
 	if (from == ORIGIN && n > 0)
 		count(c, ORIGIN, (uint64_t)n, 0);
 	else
@@ -240,20 +237,58 @@ static void note_event(struct side *s, short what)
 		s->end.readable = s->end.hup = true;
 }
 
+/* The other side takes nothing, so nobody reads from this one; its reset must be passed on all the same. Only reading
+ * would tell, or this. */
+static void pass_reset_on(struct conn *c, enum side_id id)
+{
+	int e = 0;
+	socklen_t len = sizeof(e);
+
+	if (getsockopt(c->side[id].end.fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 || e == 0)
+		return;
+	if (c->state == CONN_HEAD && id == ORIGIN)
+		conn_drop_origin(c, false);
+	else if (c->state == CONN_DIALING)
+		request_given_up(c);
+	else
+		conn_close(c, id == CLIENT ? CLOSE_CLIENT_RESET : CLOSE_ORIGIN_RESET);
+}
+
+static void on_event(struct conn *c, enum side_id id, short what)
+{
+	note_event(&c->side[id], what);
+	conn_run(c);
+	/* EPOLLERR comes as readable and writable. What has been read to its end has told already. */
+	if (c->state != CONN_CLOSED && c->side[id].end.fd >= 0 && c->side[id].end.readable && (what & EV_READ) &&
+	    (what & EV_WRITE))
+		pass_reset_on(c, id);
+}
+
 static void on_client(evutil_socket_t fd, short what, void *arg)
 {
-	struct conn *c = arg;
-
-	note_event(&c->side[CLIENT], what);
-	conn_run(c);
+	on_event(arg, CLIENT, what);
 }
 
 static void on_origin(evutil_socket_t fd, short what, void *arg)
 {
-	struct conn *c = arg;
+	on_event(arg, ORIGIN, what);
+}
 
-	note_event(&c->side[ORIGIN], what);
-	conn_run(c);
+void conn_look_again(struct conn *c)
+{
+	bool any = false;
+
+	for (int i = CLIENT; i <= ORIGIN; i++) {
+		struct pump_end *end = &c->side[i].end;
+
+		if (end->fd < 0 || !end->unsure)
+			continue;
+		end->unsure = false;
+		end->readable = true;
+		any = true;
+	}
+	if (any)
+		conn_run(c);
 }
 
 static int watch(struct conn *c, enum side_id id, int fd)

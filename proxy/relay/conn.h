@@ -99,6 +99,8 @@ void conn_accept(struct relay *r, const struct relay_entry *entry, int fd, const
 void conn_set_state(struct conn *c, enum conn_state to);
 /* Does whatever can be done now. Call when something has changed. */
 void conn_run(struct conn *c);
+/* Reads again what a short read left unsure (see net/pump.c); the connection may be closed then. */
+void conn_look_again(struct conn *c);
 /* Ends the connection: tells the log, closes or resets both sides, frees at the end of the turn. */
 void conn_close(struct conn *c, enum close_why why);
 /* Frees the memory; the worker's end-of-turn list calls it. */

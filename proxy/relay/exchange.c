@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include "base/counter.h"
 #include "http/fields.h"
@@ -538,32 +537,12 @@ static void finished(struct conn *c)
 	conn_set_state(c, close_client ? CONN_DRAINING : CONN_HEAD);
 }
 
-/* While the origin thinks, a client that has reset is noticed here: nothing else would read from it. */
-static bool client_is_gone(struct conn *c)
-{
-	struct pump_end *end = &c->side[CLIENT].end;
-	char byte;
-
-	if (!end->readable || end->eof)
-		return false;
-	if (recv(end->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0) {
-		if (errno == EAGAIN)
-			end->readable = false;
-		return errno != EAGAIN && errno != EINTR;
-	}
-	return false;
-}
-
 void exchange_run(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 
 	if (run_up(c) == STEP_ENDED)
 		return;
-	if ((x->up_done || x->up_broken) && client_is_gone(c)) {
-		conn_close(c, CLOSE_CLIENT_RESET);
-		return;
-	}
 	if (run_down(c) == STEP_DONE && x->answered)
 		finished(c);
 }

@@ -9,6 +9,7 @@
 #include <sys/random.h>
 
 #include "base/fd.h"
+#include "limits.h"
 #include "net/listener.h"
 #include "relay/rejudge.h"
 
@@ -79,6 +80,28 @@ void relay_conn_gone(struct relay *r)
 		worker_stop(r->worker);
 }
 
+void relay_tick(struct relay *r)
+{
+	const struct timeval tv = {.tv_usec = LIMIT_TICK_MS * 1000};
+
+	if (!r->ticking)
+		r->ticking = event_add(r->tick_timer, &tv) == 0;
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct relay *r = arg;
+	struct conn *next;
+
+	r->ticking = false;
+	for (struct conn *c = r->conns; c; c = next) {
+		next = c->next;
+		conn_look_again(c);
+	}
+	if (pipe_pool_trim(&r->worker->pipes))
+		relay_tick(r);
+}
+
 int relay_start(struct worker *w)
 {
 	struct relay *r = w->app;
@@ -88,7 +111,8 @@ int relay_start(struct worker *w)
 	if (getrandom(&r->id_base, sizeof(r->id_base), 0) != sizeof(r->id_base))
 		return -EIO;
 	r->drain_timer = event_new(w->base, -1, 0, on_drain_over, r);
-	if (!r->drain_timer)
+	r->tick_timer = event_new(w->base, -1, 0, on_tick, r);
+	if (!r->drain_timer || !r->tick_timer)
 		return -ENOMEM;
 	for (size_t i = 0; i < r->n_entries && err == 0; i++) {
 		r->accepts[i] = (struct accept_ctx){r, &r->entries[i]};
@@ -139,7 +163,9 @@ void relay_stop(struct worker *w)
 	close_listeners(r);
 	if (r->drain_timer)
 		event_free(r->drain_timer);
-	r->drain_timer = NULL;
+	if (r->tick_timer)
+		event_free(r->tick_timer);
+	r->drain_timer = r->tick_timer = NULL;
 }
 
 struct relay *relay_new(struct relay_shared *shared, size_t n_entries)

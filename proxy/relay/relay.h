@@ -35,6 +35,8 @@ struct relay {
 	struct head head;                /* scratch for whoever parses */
 	uint64_t id_base, id_next;       /* request ids */
 	struct event *drain_timer;
+	struct event *tick_timer;
+	bool ticking;                    /* the timer is pending */
 };
 
 /* The hooks of worker_config; w->app is the struct relay. */
@@ -43,6 +45,10 @@ void relay_mail(struct worker *w, const struct mail *m);
 void relay_again(struct worker *w, struct turn_link *l);
 void relay_free_conn(struct turn_link *l);
 void relay_stop(struct worker *w);
+
+/* Something is to be looked after in LIMIT_TICK_MS: a socket that may have more to tell than its last event said, or a pipe
+ * that nobody may need any more. */
+void relay_tick(struct relay *r);
 
 /* A connection has ended; when the worker drains and it was the last, the worker stops. */
 void relay_conn_gone(struct relay *r);

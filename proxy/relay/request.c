@@ -211,19 +211,23 @@ void request_dial(struct conn *c)
 	}
 }
 
+void request_given_up(struct conn *c)
+{
+	if (!c->req.allowed) {
+		c->req.verdict = VERDICT_CLIENT_GONE;
+		access_decided(c, NULL);
+	}
+	conn_close(c, CLOSE_CLIENT_RESET);
+}
+
 void request_wait(struct conn *c)
 {
 	ssize_t n = 1;
 
 	while (n > 0 && c->in.len < LIMIT_EARLY_BYTES)
 		n = conn_read(c, CLIENT, &c->in, LIMIT_EARLY_BYTES - c->in.len);
-	if (n >= 0)
-		return;
-	if (!c->req.allowed) {
-		c->req.verdict = VERDICT_CLIENT_GONE;
-		access_decided(c, NULL);
-	}
-	conn_close(c, n == -ENOMEM ? CLOSE_INTERNAL_ERROR : CLOSE_CLIENT_RESET);
+	if (n < 0)
+		request_given_up(c);
 }
 
 /* --- the origin kept from the request before --- */

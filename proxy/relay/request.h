@@ -8,6 +8,8 @@
 void request_run(struct conn *c);
 /* DIALING: keeps what the client sends meanwhile, bounded. */
 void request_wait(struct conn *c);
+/* DIALING: the client is gone before there was an answer. */
+void request_given_up(struct conn *c);
 /* Refuses what could not be read as a request at all (also after HEAD timed out). */
 void request_unreadable(struct conn *c, enum verdict v, const char *why);
 /* Dials the target of c->req; on failure refuses. Called again when a kept origin turned out to be dead. */
