@@ -1,5 +1,6 @@
-/* Kernel assumption: connect() to the unspecified address reaches a listener on loopback, and getpeername() tells the
- * address really reached. The dialer relies on the second half to notice the first. Exit 0, 1, or 77 (cannot be tried). */
+/* Kernel assumption: connect() to the unspecified address reaches a listener on loopback, and getpeername() tells
+ * the address really reached. The dialer relies on the second half to notice the first. Exit 0, 1, or 77 (cannot be
+ * tried). */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>

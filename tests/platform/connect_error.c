@@ -1,5 +1,5 @@
-/* Kernel assumption: when a non-blocking connect() fails, the socket becomes writable, SO_ERROR has the reason and gives it
- * once; when it succeeds, SO_ERROR is 0 and getpeername() works. Exit 0, 1, or 77 (cannot be tried). */
+/* Kernel assumption: when a non-blocking connect() fails, the socket becomes writable, SO_ERROR has the reason and
+ * gives it once; when it succeeds, SO_ERROR is 0 and getpeername() works. Exit 0, 1, or 77 (cannot be tried). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
-/* Kernel assumption: a connection to an address of this host has that address at both ends, which is how the dialer tells
- * that an origin is this host when it learned of the address too late. It does not hold for 127.0.0.2 and the like, whose
- * source is 127.0.0.1: those must be refused by the table. And whatever a local route covers is delivered here.
- * Exit 0, 1, or 77 (cannot be tried). */
+/* Kernel assumption: a connection to an address of this host has that address at both ends, which is how the dialer
+ * tells that an origin is this host when it learned of the address too late. It does not hold for 127.0.0.2 and the
+ * like, whose source is 127.0.0.1: those must be refused by the table. And whatever a local route covers is
+ * delivered here. Exit 0, 1, or 77 (cannot be tried). */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
@@ -16,7 +16,8 @@ static int near_end(struct in_addr to, in_port_t port, struct in_addr *ret)
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = port, .sin_addr = to}, own;
 	socklen_t len = sizeof(own);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
-	int r = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || getsockname(fd, (struct sockaddr *)&own, &len) < 0;
+	int r = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) < 0 ||
+		getsockname(fd, (struct sockaddr *)&own, &len) < 0;
 
 	if (fd >= 0)
 		close(fd);

@@ -1,5 +1,6 @@
-/* Kernel assumption: an AF_INET6 socket connects to an IPv4-mapped address over IPv4, unless IPV6_V6ONLY is set; then it
- * does not at all. Hence the option on every AF_INET6 socket of the dialer. Exit 0, 1, or 77 (cannot be tried). */
+/* Kernel assumption: an AF_INET6 socket connects to an IPv4-mapped address over IPv4, unless IPV6_V6ONLY is set;
+ * then it does not at all. Hence the option on every AF_INET6 socket of the dialer. Exit 0, 1, or 77 (cannot be
+ * tried). */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,7 +1,8 @@
 /* Plays the scenario files of tests/sim/scenarios against the race machine. README.md describes the language.
  *
- * The player is the dialer without sockets: after each event it asks the machine until that says wait or over, notes the
- * starts with their moment, and when a line moves the clock it stops at each moment the machine wants to be woken. */
+ * The player is the dialer without sockets: after each event it asks the machine until that says wait or over, notes
+ * the starts with their moment, and when a line moves the clock it stops at each moment the machine wants to be
+ * woken. */
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>

@@ -79,7 +79,8 @@ static inline void set_tc(struct packet *p)
 }
 
 /* Everything up to the data; the owner is `owner`, or the question's name by compression. */
-static inline void put_rr(struct packet *p, const char *owner, unsigned type, unsigned class, uint32_t ttl, unsigned len)
+static inline void put_rr(struct packet *p, const char *owner, unsigned type, unsigned class, uint32_t ttl,
+			  unsigned len)
 {
 	unsigned count = (unsigned)p->b[6] << 8 | p->b[7];
 
@@ -256,7 +257,8 @@ static inline void serve_tcp(struct dns_server *s)
 	while (recv(fd, size, 2, MSG_WAITALL) == 2) {
 		size_t n = (size_t)size[0] << 8 | size[1];
 
-		if (n > sizeof(q) || recv(fd, q, n, MSG_WAITALL) != (ssize_t)n || !server_reply(s, q, n, true, &p) || p.hang_up)
+		if (n > sizeof(q) || recv(fd, q, n, MSG_WAITALL) != (ssize_t)n || !server_reply(s, q, n, true, &p) ||
+		    p.hang_up)
 			break;
 		if (p.silent)
 			continue;
@@ -272,7 +274,7 @@ static inline void *server_thread(void *arg)
 {
 	struct dns_server *s = arg;
 	struct late late[64] = {{0}};
-	struct pollfd fds[3] = {{.fd = s->udp, .events = POLLIN}, {.fd = s->tcp, .events = POLLIN}, {.fd = s->stop, .events = POLLIN}};
+	struct pollfd fds[3] = {{s->udp, POLLIN, 0}, {s->tcp, POLLIN, 0}, {s->stop, POLLIN, 0}};
 
 	for (;;) {
 		poll(fds, 3, 5);
@@ -325,7 +327,8 @@ static inline void server_stop(struct dns_server *s)
 }
 
 /* Queries so far for a name: A and AAAA over UDP, or all over TCP. */
-static inline void server_count(struct dns_server *s, const char *name, unsigned *ret_a, unsigned *ret_aaaa, unsigned *ret_tcp)
+static inline void server_count(struct dns_server *s, const char *name, unsigned *ret_a, unsigned *ret_aaaa,
+				unsigned *ret_tcp)
 {
 	struct script *script;
 
