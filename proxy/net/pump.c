@@ -117,7 +117,9 @@ static ssize_t fill_pipe(struct pump *p, struct pump_end *from, size_t want, con
 		p->in_pipe = (size_t)n;
 	else
 		give_pipe(p, room);
-	p->small = n > 0 && n < SMALL_SPLICE ? (uint8_t)(p->small + 1) : 0;
+	/* An empty socket says nothing of the flow: it comes after every small packet. */
+	if (n > 0)
+		p->small = n < SMALL_SPLICE ? (uint8_t)(p->small + 1) : 0;
 	if (p->small >= SMALL_IN_A_ROW) {
 		p->splicing = false;
 		p->small = p->full = 0;
