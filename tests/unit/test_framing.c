@@ -177,6 +177,26 @@ static void test_responses(void **state)
 	}
 }
 
+static void test_connection_options(void **state)
+{
+	char text[2048], *copy;
+	struct framing f;
+	struct head h;
+	const char *why;
+	size_t n;
+
+	for (size_t extra = 0; extra < 2; extra++) {
+		n = (size_t)snprintf(text, sizeof(text), "HTTP/1.1 204 No Content\r\nConnection: a");
+		for (size_t i = 1; i < HEAD_CONNECTION_OPTIONS_MAX + extra; i++)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, ",x%zu", i);
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "\r\n\r\n");
+		copy = whole_head((struct str){text, n}, true, &h);
+		assert_int_equal(framing_of_response(&h, STR_LIT("GET"), &f, &why),
+				 extra ? VERDICT_ORIGIN_PROTOCOL : VERDICT_ALLOW);
+		free(copy);
+	}
+}
+
 /* --- chunked --- */
 
 struct passed {
@@ -356,7 +376,8 @@ static void test_chunked_bounds(void **state)
 	assert_int_equal(pass_filled("0\r\nA:", 'x', LIMIT_TRAILER_BYTES, "\r\n\r\n"), CHUNKED_BAD);
 	assert_int_equal(pass_filled("0\r\n", 'x', 1024 * 1024, ""), CHUNKED_BAD);
 	/* every chunk has its own allowance */
-	assert_int_equal(pass_filled("1;", 'x', 600, "\r\nx\r\n1;y\r\nx\r\n0\r\n\r\n"), CHUNKED_DONE);
+	assert_int_equal(pass_filled("1;y\r\nx\r\n1;", 'x', LIMIT_CHUNK_EXT_BYTES - 1, "\r\nx\r\n0;z\r\n\r\n"),
+			 CHUNKED_DONE);
 }
 
 static void test_zero_value_refuses(void **state)
@@ -374,6 +395,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_requests),
 		cmocka_unit_test(test_responses),
+		cmocka_unit_test(test_connection_options),
 		cmocka_unit_test(test_chunked_good),
 		cmocka_unit_test(test_chunked_bad),
 		cmocka_unit_test(test_chunked_large),

@@ -279,6 +279,22 @@ static void test_userinfo_is_named(void **state)
 	assert_null(strstr(why, "hunter2"));
 }
 
+/* As many options as are looked through, and one more, in one field or in many. */
+static void test_connection_options(void **state)
+{
+	char text[2048];
+	const char *why;
+	size_t n;
+
+	for (size_t extra = 0; extra < 2; extra++) {
+		n = (size_t)snprintf(text, sizeof(text), GET "Host:\r\nConnection: a\r\nConnection: b");
+		for (size_t i = 2; i < HEAD_CONNECTION_OPTIONS_MAX + extra; i++)
+			n += (size_t)snprintf(text + n, sizeof(text) - n, ",x%zu", i);
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "\r\n\r\n");
+		assert_int_equal(parse_text((struct str){text, n}, &why), extra ? VERDICT_BAD_REQUEST : VERDICT_ALLOW);
+	}
+}
+
 /* --- the vectors --- */
 
 /* The value of a string member in a line of flat JSON without escapes in that value; false when it is not there. */
@@ -370,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_host),
 		cmocka_unit_test(test_userinfo_is_named),
+		cmocka_unit_test(test_connection_options),
 		cmocka_unit_test(test_vectors),
 	};
 
