@@ -556,14 +556,16 @@ int resolver_new(struct event_base *base, const struct resolver_config *config, 
 
 struct resolver *resolver_free(struct resolver *r)
 {
-	struct flight *f, *next;
-
 	if (!r)
 		return NULL;
 	r->dying = true;
 	for (int i = 0; i < CHANNELS; i++)
 		r->channel[i] = dnschannel_free(r->channel[i]);
-	HASH_ITER(hh, r->table, f, next) {
+	while (r->table) {
+		struct flight *f = r->table;
+
+		HASH_DEL(r->table, f);
+		f->in_table = false;
 		list_move_all(&r->due, &f->waiters);
 		f->complete = true; /* so that the last of its lookups takes it along */
 		flight_drop_if_unused(f);
