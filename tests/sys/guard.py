@@ -168,9 +168,9 @@ class Guard:
                 and (domain is None or r["destination.address"] == domain)]
 
     def records_of(self, client, n=1, action="egress-ended", timeout=5):
-        """The n records of one client connection (a wire.Client), waited for."""
+        """The n records of one client connection (a wire.Client), waited for. Ports come again: its time counts too."""
         found = eventually(lambda: (lambda r: r if len(r) >= n else None)(
-            [r for r in self.log(action) if r["source.port"] == client.port]), timeout)
+            [r for r in self.log(action) if r["source.port"] == client.port and r["@timestamp"] >= client.since]), timeout)
         assert found and len(found) == n, "%d records %s wanted: %s" % (n, action, found)
         return found
 

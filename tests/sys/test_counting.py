@@ -83,7 +83,7 @@ def test_failed_exchange_counts_what_went_up(shared, mark):
         c.send(request(URL + "/closenow"))
         assert c.response().code == "origin_closed"
     records = [r for r in eventually(lambda: [r for r in shared.log() if r["source.port"] == c.port
-                                              and r["source.bytes"] is not None])]
+                                              and r["@timestamp"] >= c.since and r["source.bytes"] is not None])]
     up, down = wire_counts(mark.web_connections(3))
     assert sum(r["source.bytes"] for r in records) == up and sum(r["destination.bytes"] for r in records) == down
 

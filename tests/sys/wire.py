@@ -1,4 +1,5 @@
 """A client that hides nothing: bytes out, bytes in, and a parser for what came."""
+import datetime
 import socket
 import struct
 import time
@@ -38,6 +39,7 @@ class Response:
 class Client:
     """A connection to the guard (or to anything)."""
     def __init__(self, port, host="127.0.0.1", timeout=10):
+        self.since = datetime.datetime.utcnow().isoformat(timespec="milliseconds") + "Z"  # as the log writes it
         self.sock = socket.create_connection((host, port), timeout=timeout)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = b""
