@@ -10,6 +10,7 @@
  * does not compile changes nothing. */
 #include "serve.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
@@ -184,11 +185,24 @@ static int load_first_policy(struct guard *g)
 
 /* --- 3: limits --- */
 
+static size_t count_open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	size_t n = 0;
+
+	if (!d)
+		return 64; /* not to be told: more than there are */
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
 static void check_fd_limit(struct guard *g)
 {
-	/* Two sockets a connection, four descriptors for pipes in use, and what the guard itself holds open. */
-	size_t have = fd_raise_limit(), spare = 64 + g->config.n_listen * g->n_workers + g->n_workers * 16;
-	size_t fit = have > spare ? (have - spare) / 2 : 1;
+	/* Two sockets a connection, beside what is open already, a second attempt or a pipe for some, and the log anew. */
+	size_t have = fd_raise_limit(), spare = count_open_fds() + 4 * g->n_workers + 4;
+	size_t fit = have > spare + 2 ? (have - spare) / 2 : 1;
 
 	if (have && g->shared.max_connections > fit) {
 		log_event(LOG_FD_LIMIT_LOW, "open files are limited to %zu: limits.connections is %zu instead of %u", have, fit,

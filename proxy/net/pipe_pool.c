@@ -65,16 +65,16 @@ struct pipe *pipe_pool_take(struct pipe_pool *pool)
 	return p;
 }
 
-void pipe_pool_give(struct pipe_pool *pool, struct pipe *p, bool empty)
+void pipe_pool_give(struct pipe_pool *pool, struct pipe *pipe, bool empty)
 {
-	if (!p)
+	if (!pipe)
 		return;
 	if (!empty || pool->n_idle >= LIMIT_PIPES_IDLE) {
-		pipe_free(p);
+		pipe_free(pipe);
 		return;
 	}
-	p->next = pool->idle;
-	pool->idle = p;
+	pipe->next = pool->idle;
+	pool->idle = pipe;
 	pool->n_idle++;
 }
 

@@ -22,11 +22,11 @@ struct pipe_pool {
 };
 
 /* An empty pipe, or NULL when none can be had. */
-struct pipe *pipe_pool_take(struct pipe_pool *p);
+struct pipe *pipe_pool_take(struct pipe_pool *pool);
 /* `empty`: nothing is in it; one that is not empty is closed, its bytes with it. Takes NULL. */
-void pipe_pool_give(struct pipe_pool *p, struct pipe *pipe, bool empty);
+void pipe_pool_give(struct pipe_pool *pool, struct pipe *pipe, bool empty);
 /* Closes what was not needed since the last call. Returns how many are still idle. */
-size_t pipe_pool_trim(struct pipe_pool *p);
-void pipe_pool_clear(struct pipe_pool *p);
+size_t pipe_pool_trim(struct pipe_pool *pool);
+void pipe_pool_clear(struct pipe_pool *pool);
 
 #endif
