@@ -3,8 +3,8 @@
  * log_access() copies a finished line into the queue under a mutex held for the copy alone; the writer takes the whole
  * queue in exchange for an empty one and writes it with as few write(2) calls as the kernel takes. A full queue drops the
  * line and counts it; the count is told by a log-gap line once there is room. A write error (a full disk) drops what
- * was being written, counts it the same way and goes on: the guard's figures do not depend on the log.
- * At shutdown log_close() lets the writer finish what is queued. */
+ * could not be written, counts it the same way and goes on, on a line of its own: the guard's figures do not depend on
+ * the log. At shutdown log_close() lets the writer finish what is queued; a reader that is stuck is not waited for long. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -20,14 +20,17 @@
 #include "base/fd.h"
 #include "limits.h"
 
+enum { CLOSE_WAIT_S = 3 };
+
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
 	pthread_t writer;
 	bool running, ending;
 	struct buf queue;      /* under lock */
-	size_t queued_lines;   /* under lock: lines in `queue` */
 	uint64_t dropped;      /* under lock: lines lost and not yet told of */
+	uint64_t told;         /* under lock: lines lost that `queue` tells of */
+	size_t told_at;        /* under lock: where it does */
 	int fd;                /* under lock */
 	bool own_fd;
 	char *path;
@@ -69,17 +72,29 @@ static void event_line(struct buf *b, enum log_event event, struct str message)
 }
 
 /* Under the lock. */
+static void tell_gap(void)
+{
+	size_t before = the.queue.len;
+	char text[80];
+
+	snprintf(text, sizeof(text), "%llu log lines were dropped", (unsigned long long)the.dropped);
+	event_line(&the.queue, LOG_LOG_GAP, str_from(text));
+	if (the.queue.failed) {
+		the.queue.failed = false;
+		the.queue.len = before; /* not half a line */
+		return;
+	}
+	if (!the.told)
+		the.told_at = before;
+	the.told += the.dropped;
+	the.dropped = 0;
+}
+
+/* Under the lock. */
 static void append(struct str line)
 {
-	if (the.dropped && the.queue.len + line.n + 512 < LIMIT_LOG_QUEUE_BYTES) {
-		char text[80];
-		uint64_t n = the.dropped;
-
-		snprintf(text, sizeof(text), "%llu log lines were dropped", (unsigned long long)n);
-		event_line(&the.queue, LOG_LOG_GAP, str_from(text));
-		if (!the.queue.failed)
-			the.dropped = 0;
-	}
+	if (the.dropped && the.queue.len + line.n + 512 < LIMIT_LOG_QUEUE_BYTES)
+		tell_gap();
 	if (the.queue.len + line.n + 1 > LIMIT_LOG_QUEUE_BYTES || line.n > LIMIT_LOG_LINE_BYTES ||
 	    !buf_reserve(&the.queue, line.n + 1)) {
 		the.queue.failed = false;
@@ -90,7 +105,6 @@ static void append(struct str line)
 	buf_add_str(&the.queue, line);
 	if (!line.n || line.p[line.n - 1] != '\n')
 		buf_add(&the.queue, "\n", 1);
-	the.queued_lines++;
 	counter_inc(COUNTER_LOG_LINES);
 }
 
@@ -124,14 +138,47 @@ static void gather(void)
 		;
 }
 
+/* Lines whose end is among the last `left` bytes: those that the file has not got, or not whole. */
+static size_t count_lines(struct str s, size_t left)
+{
+	size_t n = 0;
+
+	for (const char *p = s.p + s.n - left, *end = s.p + s.n; p < end; n++, p++)
+		p = memchr(p, '\n', (size_t)(end - p));
+	return n;
+}
+
+/* Writes a queue. Returns how many lines were lost; `*torn` says that the file ends within a line. */
+static uint64_t write_queue(int fd, struct str s, uint64_t told, size_t told_at, bool *torn)
+{
+	size_t left, lost;
+
+	if (*torn && write_all(fd, STR_LIT("\n")) == 0)
+		*torn = false;
+	left = write_all(fd, s);
+	if (!left)
+		return 0;
+	if (left < s.n)
+		*torn = s.p[s.n - left - 1] != '\n';
+	lost = count_lines(s, left);
+	if (told && told_at >= s.n - left)
+		lost--; /* the line that tells of lost ones is not one of them */
+	else
+		told = 0;
+	counter_add(COUNTER_LOG_DROPPED, lost);
+	return lost + told;
+}
+
 static void *writer_main(void *arg)
 {
 	struct buf taken = {0};
+	bool torn = false;
 
 	pthread_mutex_lock(&the.lock);
 	for (;;) {
 		struct buf swap = the.queue;
-		size_t lines = the.queued_lines;
+		uint64_t told = the.told, lost;
+		size_t told_at = the.told_at;
 		int fd = the.fd;
 
 		if (!swap.len) {
@@ -142,20 +189,17 @@ static void *writer_main(void *arg)
 			continue;
 		}
 		the.queue = taken;
-		the.queued_lines = 0;
+		the.told = 0;
 		taken = swap;
 		pthread_mutex_unlock(&the.lock);
-		if (write_all(fd, buf_view(&taken)))
-			counter_add(COUNTER_LOG_DROPPED, lines);
-		else
-			lines = 0;
+		lost = write_queue(fd, buf_view(&taken), told, told_at, &torn);
 		/* A burst is over: give its memory back. */
 		if (taken.cap > 1024 * 1024)
 			buf_free(&taken);
 		else
 			buf_reset(&taken);
 		pthread_mutex_lock(&the.lock);
-		the.dropped += lines;
+		the.dropped += lost;
 	}
 	pthread_mutex_unlock(&the.lock);
 	buf_free(&taken);
@@ -213,6 +257,15 @@ int log_reopen(void)
 	return r;
 }
 
+/* Whether the writer has ended. One that is stuck in write(2) keeps its memory and its descriptor. */
+static bool join_writer(void)
+{
+	uint64_t ns = clock_wall_ns();
+	struct timespec until = {.tv_sec = (time_t)(ns / 1000000000u) + CLOSE_WAIT_S};
+
+	return pthread_timedjoin_np(the.writer, NULL, &until) == 0;
+}
+
 void log_close(void)
 {
 	if (!the.running)
@@ -221,8 +274,10 @@ void log_close(void)
 	the.ending = true;
 	pthread_cond_signal(&the.more);
 	pthread_mutex_unlock(&the.lock);
-	pthread_join(the.writer, NULL);
-	the.running = the.ending = false;
+	the.running = false;
+	if (!join_writer())
+		return;
+	the.ending = false;
 	buf_free(&the.queue);
 	free(the.path);
 	the.path = NULL;
