@@ -42,6 +42,7 @@ NAMES = {
     "http.example.org": [WEB4],
     "tls.example.org": [WEB4],
     "files.example.org": [WEB4],
+    "git.example.org": [WEB4],
     "www.example.org": [WEB4],
     "example.com": [WEB4],
     "allowed.example": [WEB4],

@@ -15,7 +15,8 @@ What it does is in the path (paths may be nested deeper; the query is free for t
   /closenow        closes without a byte once the head is read
   /once            answers, says keep-alive, and closes
   /headlarge       a response head of 36 KiB
-Host files.example.org serves files from DIR/www (GET, HEAD, one byte range, index.html or a listing).
+Host files.example.org serves files from DIR/www (GET, HEAD, one byte range, index.html or a listing); host
+git.example.org serves the repositories in DIR/git.
 
 Control: {"cmd": "mark"}; {"cmd": "since", "mark": N, "wait": MS} -> {"mark", "connections": [{id, address, port, tls,
 received, sent, open, raw (hex, what came after TLS was taken off, up to 1 MiB), requests: [{line, fields, body_bytes}]}]}.
@@ -36,6 +37,7 @@ import urllib.parse
 sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 import control  # noqa: E402
 import places  # noqa: E402
+from clients import smart_git  # noqa: E402
 
 DIR = sys.argv[1]
 KEPT = 1 << 20
@@ -399,6 +401,8 @@ def serve_file(r):
 def dispatch(r):
     if r.get("host").split(":")[0] == "files.example.org":
         return serve_file(r)
+    if r.get("host").split(":")[0] == "git.example.org":
+        return smart_git.serve(r, DIR + "/git")
     words = [w for w in r.path.split("?")[0].split("/") if w]
     action = globals().get("do_" + words[0]) if words else None
     if action is None:
