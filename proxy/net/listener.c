@@ -89,20 +89,37 @@ int listen_address_parse(struct str text, struct listen_address *ret, const char
 	return 0;
 }
 
+/* Whether `bound`, a path that some socket was bound to, may be `path` by another spelling. */
+static bool same_place(const char *bound, const char *path, const struct stat *st)
+{
+	const char *a = strrchr(bound, '/'), *b = strrchr(path, '/');
+	struct stat other;
+
+	if (bound[0] == '@')
+		return false; /* abstract */
+	if (bound[0] == '/')
+		return stat(bound, &other) == 0 && other.st_dev == st->st_dev && other.st_ino == st->st_ino;
+	return !strcmp(a ? a + 1 : bound, b ? b + 1 : path); /* beneath a folder not known here */
+}
+
 /* Whether any socket of this namespace is bound to the path (proc(5), /proc/net/unix: the path is the last column). */
-static bool unix_in_use(const char *path)
+static bool unix_in_use(const char *path, const struct stat *st)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
-	size_t n = strlen(path);
 	char line[512];
 	bool found = false;
 
 	if (!f)
 		return true; /* not known: leave the file alone */
 	while (!found && fgets(line, sizeof(line), f)) {
-		size_t len = strcspn(line, "\n");
+		const char *bound = line;
 
-		found = len > n && line[len - n - 1] == ' ' && !memcmp(line + len - n, path, n);
+		line[strcspn(line, "\n")] = '\0';
+		for (int i = 0; i < 7; i++) { /* Num RefCount Protocol Flags Type St Inode Path */
+			bound += strcspn(bound, " ");
+			bound += strspn(bound, " ");
+		}
+		found = bound[0] && (!strcmp(bound, path) || same_place(bound, path, st));
 	}
 	fclose(f);
 	return found;
@@ -116,7 +133,7 @@ static int remove_stale(const struct listen_address *a)
 
 	if (lstat(un->sun_path, &st) < 0)
 		return errno == ENOENT ? 0 : -errno;
-	if (!S_ISSOCK(st.st_mode) || unix_in_use(un->sun_path))
+	if (!S_ISSOCK(st.st_mode) || unix_in_use(un->sun_path, &st))
 		return -EADDRINUSE;
 	return unlink(un->sun_path) < 0 ? -errno : 0;
 }
@@ -167,22 +184,24 @@ static void pause_accepting(struct listener *l)
 {
 	struct timeval tv = {.tv_usec = LIMIT_ACCEPT_PAUSE_MS * 1000};
 
-	event_del(l->event);
-	event_add(l->resume, &tv);
 	counter_inc(COUNTER_ACCEPT_PAUSES);
+	/* Without a timer to wake it, it had better not fall asleep. */
+	if (event_add(l->resume, &tv) == 0)
+		event_del(l->event);
 }
 
 static void on_resume(evutil_socket_t fd, short what, void *arg)
 {
 	struct listener *l = arg;
 
-	event_add(l->event, NULL);
+	/* The timer's slot is free again: setting it anew cannot fail. */
+	if (event_add(l->event, NULL) < 0)
+		pause_accepting(l);
 }
 
-static void on_readable(evutil_socket_t fd, short what, void *arg)
+/* Accepts one batch. Returns whether there may be more. */
+static bool accept_batch(struct listener *l)
 {
-	struct listener *l = arg;
-
 	for (int i = 0; i < LIMIT_ACCEPT_BATCH; i++) {
 		struct sockaddr_storage peer = {0};
 		socklen_t len = sizeof(peer);
@@ -192,12 +211,12 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 			counter_inc(COUNTER_CONNECTIONS_ACCEPTED);
 			if (!l->fn(l->arg, c, &peer)) {
 				pause_accepting(l);
-				return;
+				return false;
 			}
 			continue;
 		}
 		if (errno == EAGAIN || errno == EWOULDBLOCK)
-			return;
+			return false;
 		if (errno == EINTR)
 			continue;
 		counter_inc(COUNTER_ACCEPT_ERRORS);
@@ -206,14 +225,21 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 				log_event(LOG_ACCEPT_PAUSED, "accepting pauses: %s", strerror(errno));
 			l->said = true;
 			pause_accepting(l);
-			return;
+			return false;
 		}
 	}
+	return true;
+}
+
+static void on_readable(evutil_socket_t fd, short what, void *arg)
+{
+	accept_batch(arg);
 }
 
 void listener_accept_now(struct listener *l)
 {
-	on_readable(l->fd, EV_READ, l);
+	while (accept_batch(l))
+		;
 }
 
 int listener_new(struct event_base *base, int fd, accept_fn *fn, void *arg, struct listener **ret)
