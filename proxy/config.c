@@ -1,7 +1,7 @@
 /* config: the guard's own YAML file, through the same strict reader as the policy.
  *
  * Every key has a row with its range and default; what is not in the file has the default. All problems are reported, with
- * their places; nothing is half applied, since the result is only handed out when there is none. */
+ * their places and in their order; nothing is half applied, since the result is only handed out when there is none. */
 #include "config.h"
 
 #include <errno.h>
@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "net/resolver.h"
+#include "policy/problems.h"
 #include "policy/yaml.h"
 
 static const char *const top_keys[] = {"listen", "policy", "metrics", "resolver", "workers", "timeouts", "limits", "log",
@@ -46,7 +47,7 @@ static const struct yaml_node *section(struct reader *r, const struct yaml_node 
 {
 	const struct yaml_node *n = yaml_get(root, key);
 
-	if (!n)
+	if (!n || n->broken)
 		return NULL;
 	if (n->kind != YAML_MAP) {
 		yaml_problem(r->problems, n, NULL, "%s must be a map of keys", key);
@@ -78,8 +79,9 @@ static void number(struct reader *r, const struct yaml_node *map, const char *ke
 static const struct str *scalar(struct reader *r, const struct yaml_node *n, const char *what)
 {
 	if (n->kind == YAML_SCALAR && n->text.n)
-		return &n->text;
-	yaml_problem(r->problems, n, NULL, "%s must be a text", what);
+		return n->broken ? NULL : &n->text;
+	if (!n->broken)
+		yaml_problem(r->problems, n, NULL, "%s must be a text", what);
 	return NULL;
 }
 
@@ -133,6 +135,8 @@ static void read_listen(struct reader *r, const struct yaml_node *root)
 	const struct yaml_node *list = yaml_get(root, "listen"), *n, *v;
 	size_t i = 0;
 
+	if (list && list->broken)
+		return;
 	if (!list || list->kind != YAML_LIST || !list->n || list->n > LISTEN_MAX) {
 		yaml_problem(r->problems, list ? list : root, "listen:\n  - address: 127.0.0.1:3128\n    role: agent",
 			     "listen must be a list of 1 to %d addresses", LISTEN_MAX);
@@ -149,6 +153,8 @@ static void read_listen(struct reader *r, const struct yaml_node *root)
 
 		l->address.fd = -1;
 		l->line = n->line;
+		if (n->broken)
+			continue;
 		if (n->kind != YAML_MAP) {
 			yaml_problem(r->problems, n, NULL, "each listener is a map with address and role");
 			continue;
@@ -176,7 +182,7 @@ static void read_resolver(struct reader *r, const struct yaml_node *root)
 	duration(r, m, "timeout", 50, 60 * SECOND, &r->c->dns_timeout_ms);
 	number(r, m, "tries", 1, 10, &r->c->dns_tries);
 	number(r, m, "cache", 0, 1000000, &r->c->dns_cache);
-	if (servers && servers->kind != YAML_LIST)
+	if (servers && servers->kind != YAML_LIST && !servers->broken)
 		yaml_problem(r->problems, servers, "servers: [192.0.2.53]", "servers must be a list of addresses");
 	for (const struct yaml_node *n = servers && servers->kind == YAML_LIST ? servers->child : NULL; n; n = n->next) {
 		const struct str *text = scalar(r, n, "a server");
@@ -258,11 +264,13 @@ int config_read(struct str text, const char *path, struct config *ret, struct po
 	struct reader r = {.c = &c, .path = path, .problems = problems};
 	const struct yaml_node *root, *m;
 	struct yaml_doc *doc = NULL;
-	int err = yaml_parse(text, &doc, problems);
+	int err = yaml_parse_partial(text, &doc, problems);
 
 	if (err < 0)
 		return err;
 	root = yaml_root(doc);
+	if (problems_any(problems) && (!root || root->broken))
+		goto out; /* what is missing may stand in the part that could not be read */
 	if (!root || root->kind != YAML_MAP) {
 		yaml_problem(problems, root, NULL, "the configuration must be a map of keys");
 		goto out;
@@ -283,9 +291,10 @@ int config_read(struct str text, const char *path, struct config *ret, struct po
 	number(&r, m, "connections", 1, 1000000, &c.max_connections);
 out:
 	yaml_doc_free(doc);
+	problems_sort(problems);
 	if (r.no_memory || problems->out_of_memory)
 		err = -ENOMEM;
-	else if (problems->n)
+	else if (problems_any(problems))
 		err = -EINVAL;
 	if (err < 0)
 		config_clear(&c);
