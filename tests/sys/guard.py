@@ -14,7 +14,19 @@ from lab import eventually
 TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 BINARY = os.environ.get("GUARD_BIN", os.path.join(TOP, ".build", "plain", "egress-guard"))
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|MemorySanitizer|runtime error:|SUMMARY: )")
-SANITIZED = "address" in BINARY or "thread" in BINARY or "undefined" in BINARY
+
+
+def is_sanitized():
+    try:
+        with open(BINARY, "rb") as f:
+            return re.search(rb"__(asan|tsan|ubsan)_", f.read()) is not None
+    except OSError:
+        return False
+
+
+SANITIZED = is_sanitized()
+# What a sanitizer keeps back beside the guard's own memory, in bytes, for tests that bound it.
+SLACK = 64 << 20 if SANITIZED else 0
 
 # Whatever is public may be reached; two names may not.
 OPEN = """version: 1
@@ -121,9 +133,11 @@ class Guard:
         def limit():
             if files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+        env = dict({"ASAN_OPTIONS": "quarantine_size_mb=8"} if SANITIZED else {}, **(env or {}))
+        env = dict(env, ASAN_OPTIONS=os.environ["ASAN_OPTIONS"]) if "ASAN_OPTIONS" in os.environ else env
         with open(self.stderr_file, "w") as err:
             self.process = subprocess.Popen([BINARY, *verb, "--config", self.config_file], stdin=subprocess.DEVNULL,
-                                            stdout=err, stderr=err, preexec_fn=limit, env=dict(os.environ, **(env or {})))
+                                            stdout=err, stderr=err, preexec_fn=limit, env=dict(os.environ, **env))
 
     def wait_ready(self):
         until = time.monotonic() + (30 if SANITIZED else 10)
