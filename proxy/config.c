@@ -13,6 +13,7 @@
 
 #include "net/resolver.h"
 #include "policy/problems.h"
+#include "policy/problems.h"
 #include "policy/yaml.h"
 
 static const char *const top_keys[] = {"listen", "policy", "metrics", "resolver", "workers", "timeouts", "limits", "log",
@@ -138,7 +139,7 @@ static void read_listen(struct reader *r, const struct yaml_node *root)
 	if (list && list->broken)
 		return;
 	if (!list || list->kind != YAML_LIST || !list->n || list->n > LISTEN_MAX) {
-		yaml_problem(r->problems, list ? list : root, "listen:\n  - address: 127.0.0.1:3128\n    role: agent",
+		yaml_problem(r->problems, list ? list : root, "listen: [{address: \"127.0.0.1:3128\", role: agent}]",
 			     "listen must be a list of 1 to %d addresses", LISTEN_MAX);
 		return;
 	}
