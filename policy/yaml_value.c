@@ -66,7 +66,7 @@ const char *yaml_nearest(struct str text, const char *const *known)
 	for (; *known; known++) {
 		size_t d = distance(text, str_from(*known));
 
-		if (d < least && 2 * d < text.n) { /* "foo" is not a misspelt "log" */
+		if (d < least && 2 * d <= text.n) { /* "foo" is not a misspelt "log" */
 			least = d;
 			nearest = *known;
 		}
