@@ -36,6 +36,10 @@ static void stop_all(struct relay *r, enum close_why why)
 
 	for (struct conn *c = r->conns; c; c = next) {
 		next = c->next;
+		if (c->state == CONN_DIALING) { /* asked for and not decided yet: its client is told, and the log */
+			conn_refuse(c, VERDICT_SHUTTING_DOWN, NULL, NULL);
+			conn_run(c);
+		}
 		c->req.verdict = c->req.allowed ? VERDICT_SHUTTING_DOWN : c->req.verdict;
 		conn_close(c, why);
 	}
