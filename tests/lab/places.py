@@ -6,6 +6,7 @@ connections. So whatever the guard dials, the world sees.
 
 GUARD4, WORLD4 = "100.64.0.2", "100.64.0.1"
 GUARD6, WORLD6 = "fd00:64::2", "fd00:64::1"
+GUARD_MAC, WORLD_MAC = "02:00:00:00:00:02", "02:00:00:00:00:01"
 
 # Public-looking addresses that the guard's own host has: refused as its own.
 OWN4, OWN6 = "93.184.216.9", "2606:2800:220:1::9"

@@ -60,6 +60,8 @@ def network():
     sh("ip", "addr", "add", places.WORLD4 + "/30", "dev", "world0")
     sh("ip", "addr", "add", places.WORLD6 + "/64", "dev", "world0", "nodad")
     sh("ip", "link", "set", "world0", "up")
+    for address in (places.GUARD4, places.GUARD6):
+        sh("ip", "neigh", "replace", address, "lladdr", places.GUARD_MAC, "dev", "world0", "nud", "permanent")
     # Any-IP: whatever the guard dials is an address of this host. The guard's own subnet is more specific.
     sh("ip", "route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "main")
     sh("ip", "-6", "route", "add", "local", "::/0", "dev", "lo", "table", "main")
