@@ -47,7 +47,7 @@ def apt(www, scratch):
     entry = control + ["Filename: ./" + name, "Size: %d" % len(deb), "SHA256: " + hashlib.sha256(deb).hexdigest()]
     packages = ("\n".join(entry) + "\n").encode()
     write(www + "/apt/Packages", packages)
-    write(www + "/apt/Release", "Date: Thu, 01 Jan 2026 00:00:00 UTC\nArchitectures: all amd64\nSHA256:\n %s %d Packages\n" % (
+    write(www + "/apt/Release", "Date: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n %s %d Packages\n" % (
         hashlib.sha256(packages).hexdigest(), len(packages)))
 
 
@@ -59,8 +59,10 @@ def wheel():
         info + "/METADATA": "Metadata-Version: 2.1\nName: %s\nVersion: %s\n" % (NAME, VERSION),
         info + "/WHEEL": "Wheel-Version: 1.0\nGenerator: lab\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
-    record = ["%s,sha256=%s,%d" % (name, base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode(),
-                                   len(text)) for name, text in files.items()]
+    record = []
+    for name, text in files.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest())
+        record.append("%s,sha256=%s,%d" % (name, digest.decode().rstrip("="), len(text)))
     files[info + "/RECORD"] = "\n".join(record + [info + "/RECORD,,"]) + "\n"
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as z:
@@ -99,8 +101,8 @@ def npm(www):
 
 def git(folder, scratch):
     """A bare repository that may be pushed to."""
-    env = dict(os.environ, HOME=scratch, GIT_CONFIG_NOSYSTEM="1", GIT_AUTHOR_NAME="Lab", GIT_AUTHOR_EMAIL="lab@example.org",
-               GIT_COMMITTER_NAME="Lab", GIT_COMMITTER_EMAIL="lab@example.org")
+    env = dict(os.environ, HOME=scratch, GIT_CONFIG_NOSYSTEM="1", GIT_AUTHOR_NAME="Lab", GIT_COMMITTER_NAME="Lab",
+               GIT_AUTHOR_EMAIL="lab@example.org", GIT_COMMITTER_EMAIL="lab@example.org")
     tree, bare = scratch + "/tree", "%s/%s" % (folder, REPOSITORY)
     write(tree + "/secret", SECRET + "\n")
     write(tree + "/blob", BLOB)

@@ -10,9 +10,10 @@ import threading
 def environment(r, root):
     path, _, query = r.path.partition("?")
     env = {"PATH": os.environ["PATH"], "GIT_PROJECT_ROOT": root, "GIT_HTTP_EXPORT_ALL": "1", "GIT_CONFIG_NOSYSTEM": "1",
-           "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": root, "REQUEST_METHOD": r.method, "PATH_INFO": path, "QUERY_STRING": query,
-           "CONTENT_TYPE": r.get("content-type"), "HTTP_CONTENT_ENCODING": r.get("content-encoding"),
-           "HTTP_GIT_PROTOCOL": r.get("git-protocol"), "REMOTE_ADDR": "192.0.2.1", "SERVER_PROTOCOL": r.version}
+           "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": root, "REQUEST_METHOD": r.method, "PATH_INFO": path,
+           "QUERY_STRING": query, "CONTENT_TYPE": r.get("content-type"),
+           "HTTP_CONTENT_ENCODING": r.get("content-encoding"), "HTTP_GIT_PROTOCOL": r.get("git-protocol"),
+           "REMOTE_ADDR": "192.0.2.1", "SERVER_PROTOCOL": r.version}
     if r.method == "POST":
         env["CONTENT_LENGTH"] = str(len(r.read_body()))
     return {name: value for name, value in env.items() if value}
@@ -28,7 +29,8 @@ def feed(process, body):
 
 def serve(r, root):
     body = r.read_body()
-    process = subprocess.Popen(["git", "http-backend"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(r, root))
+    process = subprocess.Popen(["git", "http-backend"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                               env=environment(r, root))
     threading.Thread(target=feed, args=(process, body), daemon=True).start()
     status, fields = "200 OK", []
     for line in iter(process.stdout.readline, b"\r\n"):
