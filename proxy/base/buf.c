@@ -70,6 +70,18 @@ void buf_add_z(struct buf *b, const char *z)
 	buf_add(b, z, strlen(z));
 }
 
+void buf_add_u64(struct buf *b, uint64_t v)
+{
+	char text[20];
+	size_t at = sizeof(text);
+
+	do {
+		text[--at] = (char)('0' + v % 10);
+		v /= 10;
+	} while (v);
+	buf_add(b, text + at, sizeof(text) - at);
+}
+
 void buf_printf(struct buf *b, const char *fmt, ...)
 {
 	va_list ap, again;

@@ -30,6 +30,8 @@ void buf_commit(struct buf *b, size_t n);
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_add_str(struct buf *b, struct str s);
 void buf_add_z(struct buf *b, const char *z);
+/* A number in decimal. */
+void buf_add_u64(struct buf *b, uint64_t v);
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Appends as the inside of a JSON string: quotes, backslashes, control bytes and all bytes from 0x7f up are escaped
  * (the latter as \u00XX), so that any bytes at all give one line of valid ASCII JSON. */

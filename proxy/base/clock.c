@@ -2,7 +2,7 @@
 #include "base/clock.h"
 
 #include <stddef.h>
-#include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 static clock_ns_fn *source;
@@ -34,11 +34,24 @@ void clock_set_source(clock_ns_fn *fn, void *arg)
 
 void clock_stamp(uint64_t wall_ns, char out[CLOCK_STAMP_LEN + 1])
 {
+	/* Most stamps are of the same second as the one before on this thread. */
+	static _Thread_local time_t last;
+	static _Thread_local char day[20];
 	time_t s = (time_t)(wall_ns / 1000000000u);
-	struct tm tm;
-	char day[20];
+	unsigned ms = (unsigned)(wall_ns / 1000000u % 1000u);
 
-	gmtime_r(&s, &tm);
-	strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out, CLOCK_STAMP_LEN + 1, "%s.%03uZ", day, (unsigned)(wall_ns / 1000000u % 1000u));
+	if (s != last || !day[0]) {
+		struct tm tm;
+
+		gmtime_r(&s, &tm);
+		strftime(day, sizeof(day), "%Y-%m-%dT%H:%M:%S", &tm);
+		last = s;
+	}
+	memcpy(out, day, 19);
+	out[19] = '.';
+	out[20] = (char)('0' + ms / 100);
+	out[21] = (char)('0' + ms / 10 % 10);
+	out[22] = (char)('0' + ms % 10);
+	out[23] = 'Z';
+	out[24] = '\0';
 }

@@ -5,12 +5,26 @@
  * through (a refusal is "failure", whoever is to blame); event.reason is the code of policy/verdict.def. */
 #include "relay/access.h"
 
-#include <inttypes.h>
-
 #include "base/clock.h"
 #include "base/counter.h"
 #include "base/log.h"
 #include "relay/relay.h"
+
+enum { LINE_USUAL = 1024 }; /* bytes; so that a line is one allocation */
+
+/* The text of a field that needs no escaping: a number, an address, a name that host_parse() made. */
+static void add_number(struct buf *b, const char *before, uint64_t v)
+{
+	buf_add_z(b, before);
+	buf_add_u64(b, v);
+}
+
+static void add_text(struct buf *b, const char *before, const char *z)
+{
+	buf_add_z(b, before);
+	buf_add_z(b, z);
+	buf_add(b, "\"", 1);
+}
 
 static void add_source(struct buf *b, const struct conn *c, bool bytes)
 {
@@ -19,10 +33,11 @@ static void add_source(struct buf *b, const struct conn *c, bool bytes)
 	buf_add_z(b, ",\"source\":{");
 	if (c->has_peer) {
 		addr_format(&c->peer, text);
-		buf_printf(b, "\"ip\":\"%s\",\"port\":%u%s", text, c->peer_port, bytes ? "," : "");
+		add_text(b, "\"ip\":\"", text);
+		add_number(b, ",\"port\":", c->peer_port);
 	}
 	if (bytes)
-		buf_printf(b, "\"bytes\":%" PRIu64, c->req.up);
+		add_number(b, c->has_peer ? ",\"bytes\":" : "\"bytes\":", c->req.up);
 	buf_add_z(b, "}");
 }
 
@@ -30,23 +45,24 @@ static void add_destination(struct buf *b, const struct conn *c, bool bytes)
 {
 	const struct request *q = &c->req;
 	char text[HOST_TEXT_MAX];
-	const char *comma = "";
+	bool any = false;
 
 	buf_add_z(b, ",\"destination\":{");
 	if (q->known) {
 		host_format(&q->to.host, text);
-		buf_printf(b, "\"address\":\"%s\",\"port\":%u", text, q->to.port);
+		add_text(b, "\"address\":\"", text);
+		add_number(b, ",\"port\":", q->to.port);
 		if (q->to.host.kind == HOST_NAME)
-			buf_printf(b, ",\"domain\":\"%s\"", text);
-		comma = ",";
+			add_text(b, ",\"domain\":\"", text);
+		any = true;
 	}
 	if (q->has_addr) {
 		addr_format(&q->addr, text);
-		buf_printf(b, "%s\"ip\":\"%s\"", comma, text);
-		comma = ",";
+		add_text(b, any ? ",\"ip\":\"" : "\"ip\":\"", text);
+		any = true;
 	}
 	if (bytes)
-		buf_printf(b, "%s\"bytes\":%" PRIu64, comma, q->down);
+		add_number(b, any ? ",\"bytes\":" : "\"bytes\":", q->down);
 	buf_add_z(b, "}");
 }
 
@@ -54,22 +70,25 @@ static void add_common(struct buf *b, const struct conn *c)
 {
 	const struct request *q = &c->req;
 
+	buf_add_z(b, ",\"network\":{\"transport\":\"tcp\"");
 	if (q->has_addr && q->allowed)
-		buf_printf(b, ",\"network\":{\"transport\":\"tcp\",\"type\":\"%s\",\"direction\":\"egress\"}",
-			   addr_is_v4(&q->addr) ? "ipv4" : "ipv6");
-	else
-		buf_add_z(b, ",\"network\":{\"transport\":\"tcp\",\"direction\":\"egress\"}");
+		add_text(b, ",\"type\":\"", addr_is_v4(&q->addr) ? "ipv4" : "ipv6");
+	buf_add_z(b, ",\"direction\":\"egress\"}");
 	if (q->method[0]) {
-		buf_add_z(b, ",\"http\":{\"version\":\"1.");
-		buf_printf(b, "%u\",\"request\":{\"method\":\"", q->minor);
+		buf_add_z(b, q->minor ? ",\"http\":{\"version\":\"1.1\"" : ",\"http\":{\"version\":\"1.0\"");
+		buf_add_z(b, ",\"request\":{\"method\":\"");
 		buf_add_json(b, str_from(q->method));
 		buf_add_z(b, "\"}");
-		if (q->status)
-			buf_printf(b, ",\"response\":{\"status_code\":%u}", q->status);
+		if (q->status) {
+			add_number(b, ",\"response\":{\"status_code\":", q->status);
+			buf_add_z(b, "}");
+		}
 		buf_add_z(b, "}");
 	}
-	if (q->rule_line)
-		buf_printf(b, ",\"rule\":{\"id\":\"policy:%" PRIu32 "\"}", q->rule_line);
+	if (q->rule_line) {
+		add_number(b, ",\"rule\":{\"id\":\"policy:", q->rule_line);
+		buf_add_z(b, "\"}");
+	}
 	buf_add_z(b, ",\"user\":{\"roles\":[\"");
 	buf_add_json(b, str_from(c->entry->role));
 	buf_add_z(b, "\"]}");
@@ -81,11 +100,17 @@ static void begin(struct buf *b, const struct conn *c, const char *action, const
 	char stamp[CLOCK_STAMP_LEN + 1];
 
 	clock_stamp(clock_wall_ns(), stamp);
-	buf_printf(b,
-		   "{\"@timestamp\":\"%s\",\"ecs\":{\"version\":\"8.11\"},\"event\":{\"kind\":\"event\","
-		   "\"dataset\":\"egress_guard.access\",\"category\":[\"network\"],\"type\":[%s],\"action\":\"%s\","
-		   "\"outcome\":\"%s\",\"reason\":\"%s\",\"id\":\"%s\",\"duration\":%" PRIu64 "}",
-		   stamp, types, action, outcome, verdict_code(c->req.verdict), c->req.id, duration_ns);
+	buf_reserve(b, LINE_USUAL);
+	add_text(b, "{\"@timestamp\":\"", stamp);
+	buf_add_z(b, ",\"ecs\":{\"version\":\"8.11\"},\"event\":{\"kind\":\"event\","
+		     "\"dataset\":\"egress_guard.access\",\"category\":[\"network\"],\"type\":[");
+	buf_add_z(b, types);
+	add_text(b, "],\"action\":\"", action);
+	add_text(b, ",\"outcome\":\"", outcome);
+	add_text(b, ",\"reason\":\"", verdict_code(c->req.verdict));
+	add_text(b, ",\"id\":\"", c->req.id);
+	add_number(b, ",\"duration\":", duration_ns);
+	buf_add_z(b, "}");
 }
 
 static void finish(struct buf *b)
@@ -118,8 +143,10 @@ void access_decided(struct conn *c, const char *detail)
 	add_source(&b, c, !ok);
 	add_destination(&b, c, !ok);
 	add_common(&b, c);
-	buf_printf(&b, ",\"egress_guard\":{\"worker\":%u,\"lookup_ns\":%" PRIu64 ",\"connect_ns\":%" PRIu64 "}",
-		   c->relay->worker->config.index, q->lookup_ns, q->connect_ns);
+	add_number(&b, ",\"egress_guard\":{\"worker\":", c->relay->worker->config.index);
+	add_number(&b, ",\"lookup_ns\":", q->lookup_ns);
+	add_number(&b, ",\"connect_ns\":", q->connect_ns);
+	buf_add_z(&b, "}");
 	finish(&b);
 }
 
@@ -135,8 +162,9 @@ void access_ended(struct conn *c, enum close_why why)
 	add_destination(&b, c, true);
 	add_common(&b, c);
 	q->allowed = false; /* its end is told once */
-	buf_printf(&b,
-		   ",\"egress_guard\":{\"worker\":%u,\"close\":\"%s\",\"delivered_bytes\":%" PRIu64 "}",
-		   c->relay->worker->config.index, close_word(why), q->to_client);
+	add_number(&b, ",\"egress_guard\":{\"worker\":", c->relay->worker->config.index);
+	add_text(&b, ",\"close\":\"", close_word(why));
+	add_number(&b, ",\"delivered_bytes\":", q->to_client);
+	buf_add_z(&b, "}");
 	finish(&b);
 }
