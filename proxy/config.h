@@ -12,6 +12,7 @@ struct config_listen {
 	char *fd_name;             /* fd:NAME, to be found among the sockets of the service manager; else NULL */
 	char role[POLICY_ROLE_NAME_MAX + 1];
 	uint32_t line;
+	bool opened;               /* the listening socket was made */
 };
 
 struct config {

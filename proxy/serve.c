@@ -10,7 +10,6 @@
  * does not compile changes nothing. */
 #include "serve.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <inttypes.h>
@@ -19,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
@@ -29,6 +27,7 @@
 #include "base/log.h"
 #include "config.h"
 #include "control/metrics.h"
+#include "doors.h"
 #include "limits.h"
 #include "relay/relay.h"
 #include "version.h"
@@ -183,34 +182,6 @@ static int load_first_policy(struct guard *g)
 	return r;
 }
 
-/* --- 3: limits --- */
-
-static size_t count_open_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	if (!d)
-		return 64; /* not to be told: more than there are */
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
-
-static void check_fd_limit(struct guard *g)
-{
-	/* Two sockets a connection, beside what is open already, a second attempt or a pipe for some, and the log anew. */
-	size_t have = fd_raise_limit(), spare = count_open_fds() + 4 * g->n_workers + 4;
-	size_t fit = have > spare + 2 ? (have - spare) / 2 : 1;
-
-	if (have && g->shared.max_connections > fit) {
-		log_event(LOG_FD_LIMIT_LOW, "open files are limited to %zu: limits.connections is %zu instead of %u", have, fit,
-			  g->shared.max_connections);
-		g->shared.max_connections = (unsigned)fit;
-	}
-}
-
 static size_t count_processors(void)
 {
 	cpu_set_t set;
@@ -220,63 +191,7 @@ static size_t count_processors(void)
 	return (size_t)CPU_COUNT(&set);
 }
 
-/* --- 4: listeners --- */
-
-static int open_failed(const struct config_listen *l, int r)
-{
-	fprintf(stderr, "egress-guard: cannot listen on %s: %s\n", l->text, strerror(-r));
-	return r;
-}
-
-/* With SO_REUSEPORT a second guard of the same user could bind too and take half of the connections: ask without it first. */
-static int probe_port(const struct config_listen *l)
-{
-	int fd, r = listener_open(&l->address, false, &fd);
-
-	if (r == 0)
-		fd_close(fd);
-	return r;
-}
-
-static int find_passed_fd(struct config_listen *l)
-{
-	char **names = NULL;
-	int n = sd_listen_fds_with_names(0, &names), found = -ENOENT;
-
-	for (int i = 0; i < n; i++) {
-		if (found < 0 && !strcmp(names[i], l->fd_name))
-			found = SD_LISTEN_FDS_START + i;
-		free(names[i]);
-	}
-	free(names);
-	return found;
-}
-
-static int open_listener(struct guard *g, size_t i)
-{
-	struct config_listen *l = &g->config.listen[i];
-	bool tcp = !l->fd_name && l->address.sa.ss_family != AF_UNIX;
-	int r;
-
-	if (l->fd_name) {
-		l->address.fd = find_passed_fd(l);
-		if (l->address.fd < 0) {
-			fprintf(stderr, "egress-guard: no socket named \"%s\" was passed in\n", l->fd_name);
-			return -ENOENT;
-		}
-	}
-	r = tcp ? probe_port(l) : 0;
-	for (size_t w = 0; r == 0 && w < g->n_workers; w++) {
-		struct relay_entry *e = &g->relays[w]->entries[i];
-
-		snprintf(e->role, sizeof(e->role), "%s", l->role);
-		if (tcp || w == i % g->n_workers)
-			r = listener_open(&l->address, tcp, &e->fd);
-	}
-	return r < 0 ? open_failed(l, r) : 0;
-}
-
-static int open_listeners(struct guard *g)
+static int make_relays(struct guard *g)
 {
 	g->relays = calloc(g->n_workers, sizeof(*g->relays));
 	if (!g->relays)
@@ -285,12 +200,6 @@ static int open_listeners(struct guard *g)
 		g->relays[w] = relay_new(&g->shared, g->config.n_listen);
 		if (!g->relays[w])
 			return -ENOMEM;
-	}
-	for (size_t i = 0; i < g->config.n_listen; i++) {
-		int r = open_listener(g, i);
-
-		if (r < 0)
-			return r;
 	}
 	return 0;
 }
@@ -533,13 +442,17 @@ static void guard_clear(struct guard *g)
 	if (g->base)
 		event_base_free(g->base);
 	policy_unref(g->policy);
-	for (size_t i = 0; i < g->config.n_listen; i++)
-		if (g->config.listen[i].address.sa.ss_family == AF_UNIX && g->relays)
-			unlink(((struct sockaddr_un *)&g->config.listen[i].address.sa)->sun_path);
+	doors_close(&g->config);
 	free(g->workers);
 	free(g->relays);
 	free(g->owed);
 	config_clear(&g->config);
+}
+
+static int cannot_start(int r)
+{
+	fprintf(stderr, "egress-guard: cannot start: %s\n", strerror(-r));
+	return r;
 }
 
 static int boot(struct guard *g, const char *config_path)
@@ -556,17 +469,18 @@ static int boot(struct guard *g, const char *config_path)
 						     .drain_ms = g->config.drain_ms};
 	g->shared.max_connections = (unsigned)g->config.max_connections;
 	g->n_workers = g->config.workers ? (size_t)g->config.workers : count_processors();
-	r = open_listeners(g);
+	r = make_relays(g);
+	if (r < 0)
+		return cannot_start(r);
+	r = doors_open(&g->config, g->relays, g->n_workers);
 	if (r < 0)
 		return r;
 	g->base = event_base_new();
 	r = g->base ? watch_signals(g) : -ENOMEM;
 	if (r == 0)
 		r = make_workers(g);
-	if (r < 0) {
-		fprintf(stderr, "egress-guard: cannot start: %s\n", strerror(-r));
-		return r;
-	}
+	if (r < 0)
+		return cannot_start(r);
 	r = open_metrics(g);
 	if (r < 0)
 		return r;
@@ -587,7 +501,7 @@ int serve_run(const char *config_path)
 		guard_clear(&g);
 		return EXIT_USAGE;
 	}
-	check_fd_limit(&g);
+	g.shared.max_connections = doors_fit(g.shared.max_connections, g.n_workers);
 	r = start_workers(&g);
 	if (r < 0) {
 		log_event(LOG_WORKER_FAILED, "cannot start the workers: %s", strerror(-r));
