@@ -147,7 +147,7 @@ static enum step up_broke(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 
-	if (errno == ENOMEM) {
+	if (errno == ENOMEM || errno == ENOBUFS) {
 		conn_close(c, CLOSE_INTERNAL_ERROR);
 		return STEP_ENDED;
 	}
@@ -453,7 +453,7 @@ static enum step down_pump(struct conn *c)
 		conn_close(c, CLOSE_ORIGIN_RESET);
 		return STEP_ENDED;
 	case PUMP_WRITE_ERROR:
-		conn_close(c, errno == ENOMEM ? CLOSE_INTERNAL_ERROR : CLOSE_CLIENT_RESET);
+		conn_close(c, errno == ENOMEM || errno == ENOBUFS ? CLOSE_INTERNAL_ERROR : CLOSE_CLIENT_RESET);
 		return STEP_ENDED;
 	}
 	return STEP_WAIT;

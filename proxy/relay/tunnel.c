@@ -53,7 +53,7 @@ static bool run_direction(struct conn *c, enum side_id from, enum close_why *ret
 		*ret_close = from == CLIENT ? CLOSE_CLIENT_RESET : CLOSE_ORIGIN_RESET;
 		return false;
 	case PUMP_WRITE_ERROR:
-		if (errno == ENOMEM)
+		if (errno == ENOMEM || errno == ENOBUFS) /* our own trouble: the other side lives and would wait */
 			*ret_close = CLOSE_INTERNAL_ERROR;
 		else if (from == ORIGIN)
 			*ret_close = CLOSE_CLIENT_RESET;
