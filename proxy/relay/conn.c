@@ -174,18 +174,30 @@ static uint64_t deadline(const struct conn *c)
 	return 0;
 }
 
-static void arm(struct conn *c)
+/* Returns false when there is no memory for the timer. */
+static bool arm(struct conn *c)
 {
 	uint64_t at = deadline(c), now;
 	struct timeval tv;
 
 	if (!at || (c->timer_at_ms && c->timer_at_ms <= at))
-		return;
+		return true;
 	now = conn_now_ms();
 	at = at > now ? at - now : 0;
 	tv = (struct timeval){.tv_sec = (time_t)(at / 1000), .tv_usec = (suseconds_t)(at % 1000 * 1000)};
-	if (event_add(&c->timer, &tv) == 0)
-		c->timer_at_ms = now + at;
+	if (event_add(&c->timer, &tv) < 0)
+		return false;
+	c->timer_at_ms = now + at;
+	return true;
+}
+
+/* Without its timer nothing might ever end a connection. */
+static void arm_or_close(struct conn *c)
+{
+	if (arm(c))
+		return;
+	counter_inc(COUNTER_ALLOCATION_FAILURES);
+	conn_close(c, CLOSE_INTERNAL_ERROR);
 }
 
 static void timed_out(struct conn *c)
@@ -401,7 +413,7 @@ void conn_run(struct conn *c)
 			break;
 		}
 	} while (c->state != before);
-	arm(c);
+	arm_or_close(c);
 }
 
 void conn_accept(struct relay *r, const struct relay_entry *entry, int fd, const struct sockaddr_storage *peer,
@@ -446,7 +458,7 @@ void conn_accept(struct relay *r, const struct relay_entry *entry, int fd, const
 	r->conns = c;
 	counter_inc(COUNTER_CONNECTIONS_OPEN);
 	conn_set_state(c, CONN_HEAD);
-	arm(c);
+	arm_or_close(c);
 }
 
 void conn_close(struct conn *c, enum close_why why)

@@ -226,8 +226,12 @@ void request_wait(struct conn *c)
 
 	while (n > 0 && c->in.len < LIMIT_EARLY_BYTES)
 		n = conn_read(c, CLIENT, &c->in, LIMIT_EARLY_BYTES - c->in.len);
-	if (n < 0)
+	if (n == -ENOMEM) {
+		counter_inc(COUNTER_ALLOCATION_FAILURES);
+		conn_refuse(c, VERDICT_OVERLOADED, NULL, NULL);
+	} else if (n < 0) {
 		request_given_up(c);
+	}
 }
 
 /* --- the origin kept from the request before --- */
@@ -360,8 +364,13 @@ void request_run(struct conn *c)
 			break;
 		}
 		n = conn_read(c, CLIENT, &c->in, LIMIT_COPY_BYTES);
+		if (n == -ENOMEM) {
+			counter_inc(COUNTER_ALLOCATION_FAILURES);
+			request_unreadable(c, VERDICT_OVERLOADED, NULL);
+			return;
+		}
 		if (n < 0) {
-			conn_close(c, n == -ENOMEM ? CLOSE_INTERNAL_ERROR : CLOSE_CLIENT_RESET);
+			conn_close(c, CLOSE_CLIENT_RESET);
 			return;
 		}
 		if (n == 0 && c->side[CLIENT].end.eof) {
