@@ -153,6 +153,35 @@ static void test_one_descriptor_left(void **state)
 	assert_int_equal(open_fds(), fds);
 }
 
+/* What was not needed between two calls is closed; what was in use in between stays. */
+static void test_trim(void **state)
+{
+	struct pipe_pool pool = {0};
+	size_t fds = open_fds();
+	struct pipe *p[4];
+
+	for (int i = 0; i < 4; i++)
+		p[i] = pipe_pool_take(&pool);
+	for (int i = 0; i < 4; i++)
+		pipe_pool_give(&pool, p[i], true);
+	assert_int_equal(pipe_pool_trim(&pool), 4); /* all were in use since the last call */
+	p[0] = pipe_pool_take(&pool);
+	p[1] = pipe_pool_take(&pool);
+	pipe_pool_give(&pool, p[0], true);
+	pipe_pool_give(&pool, p[1], true);
+	assert_int_equal(pipe_pool_trim(&pool), 2); /* two at once, never more */
+	assert_int_equal(open_fds(), fds + 4);
+	p[0] = pipe_pool_take(&pool);
+	assert_int_equal(pipe_pool_trim(&pool), 0); /* lent out is not idle, and one was not needed */
+	assert_int_equal(open_fds(), fds + 2);
+	pipe_pool_give(&pool, p[0], true);
+	assert_int_equal(pipe_pool_trim(&pool), 1);
+	assert_int_equal(pipe_pool_trim(&pool), 0);
+	assert_int_equal(pipe_pool_trim(&pool), 0);
+	assert_int_equal(open_fds(), fds);
+	pipe_pool_clear(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +191,7 @@ int main(void)
 		cmocka_unit_test(test_shortage),
 		cmocka_unit_test(test_shortage_with_idle),
 		cmocka_unit_test(test_one_descriptor_left),
+		cmocka_unit_test(test_trim),
 	};
 
 	return cmocka_run_group_tests_name("pipe_pool", tests, NULL, NULL);
