@@ -134,8 +134,8 @@ static int setup_with(unsigned budget_ms, unsigned dns_ms, unsigned cache)
 	dc.resolver = resolver;
 	dc.own = own_addresses;
 	assert_int_equal(dialer_new(&dc, &dialer), 0);
-	policies[0] = compile("version: 1\nroles:\n  agent:\n    allow: [\"*.example.org\"]\n");
-	policies[1] = compile("version: 1\nroles:\n  agent:\n    allow: [\"*.example.org\"]\n"
+	policies[0] = compile("version: 1\nroles:\n  agent:\n    allow: [\"*.example.org\", {address: 93.184.216.0/24}, {address: \"2606:2800:216::/48\"}]\n");
+	policies[1] = compile("version: 1\nroles:\n  agent:\n    allow: [\"*.example.org\", {address: 93.184.216.0/24}, {address: \"2606:2800:216::/48\"}]\n"
 			      "refuse:\n  addresses: [93.184.216.0/24]\n");
 	policy = policies[0];
 	return 0;
