@@ -165,6 +165,13 @@ bool port_parse(struct str text, uint16_t *ret)
 	return true;
 }
 
+bool host_equal(const struct host *a, const struct host *b)
+{
+	if (a->kind != b->kind)
+		return false;
+	return a->kind == HOST_ADDR ? addr_equal(&a->addr, &b->addr) : str_eq(host_name(a), host_name(b));
+}
+
 size_t host_format(const struct host *h, char out[HOST_TEXT_MAX])
 {
 	char text[ADDR_TEXT_MAX];

@@ -34,6 +34,9 @@ bool port_parse(struct str text, uint16_t *ret);
  * host_parse() of the result gives the same host. An IPv4-mapped literal comes out as [::ffff:a.b.c.d] -> a.b.c.d. */
 size_t host_format(const struct host *h, char out[HOST_TEXT_MAX]);
 
+/* The same literal, or the same name. */
+bool host_equal(const struct host *a, const struct host *b);
+
 static inline struct str host_name(const struct host *h)
 {
 	return (struct str){h->name, h->name_len};

@@ -13,7 +13,6 @@
 
 #include "net/resolver.h"
 #include "policy/problems.h"
-#include "policy/problems.h"
 #include "policy/yaml.h"
 
 static const char *const top_keys[] = {"listen", "policy", "metrics", "resolver", "workers", "timeouts", "limits", "log",
@@ -153,7 +152,6 @@ static void read_listen(struct reader *r, const struct yaml_node *root)
 		struct config_listen *l = &r->c->listen[i];
 
 		l->address.fd = -1;
-		l->line = n->line;
 		if (n->broken)
 			continue;
 		if (n->kind != YAML_MAP) {

@@ -9,12 +9,14 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "limits.h"
 
 static int open_failed(const struct config_listen *l, int r)
 {
@@ -46,6 +48,18 @@ static int find_passed_fd(struct config_listen *l)
 	return found;
 }
 
+/* Of a unix socket the file is remembered: a successor may have put its own in that place when we end. */
+static void note_opened(struct config_listen *l)
+{
+	struct stat st;
+
+	l->opened = true;
+	if (l->address.sa.ss_family != AF_UNIX || lstat(((const struct sockaddr_un *)&l->address.sa)->sun_path, &st) < 0)
+		return;
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+}
+
 static int open_one(struct config *config, size_t i, struct relay **relays, size_t n_workers)
 {
 	struct config_listen *l = &config->listen[i];
@@ -67,7 +81,8 @@ static int open_one(struct config *config, size_t i, struct relay **relays, size
 		if (tcp || w == i % n_workers)
 			r = listener_open(&l->address, tcp, &e->fd);
 	}
-	l->opened = r == 0;
+	if (r == 0)
+		note_opened(l);
 	return r < 0 ? open_failed(l, r) : 0;
 }
 
@@ -84,9 +99,12 @@ void doors_close(const struct config *config)
 {
 	for (size_t i = 0; i < config->n_listen; i++) {
 		const struct config_listen *l = &config->listen[i];
+		const char *path = ((const struct sockaddr_un *)&l->address.sa)->sun_path;
+		struct stat st;
 
-		if (l->opened && l->address.sa.ss_family == AF_UNIX)
-			unlink(((const struct sockaddr_un *)&l->address.sa)->sun_path);
+		if (l->opened && l->address.sa.ss_family == AF_UNIX && lstat(path, &st) == 0 && st.st_dev == l->dev &&
+		    st.st_ino == l->ino)
+			unlink(path);
 	}
 }
 
@@ -103,12 +121,15 @@ static size_t count_open_fds(void)
 	return n;
 }
 
-unsigned doors_fit(unsigned wanted, size_t n_workers)
+unsigned doors_fit(unsigned wanted, size_t n_workers, unsigned *ret_overflow)
 {
-	/* Two sockets a connection, beside what is open already, a second attempt or a pipe for some, and the log anew. */
-	size_t have = fd_raise_limit(), spare = count_open_fds() + 4 * n_workers + 4;
-	size_t fit = have > spare + 2 ? (have - spare) / 2 : 1;
+	/* Two sockets a connection, beside what is open already, those who are only told that there is no room, a few pipes,
+	 * name servers and second attempts for each worker, scrapes, and the log anew. Without pipes bytes are copied. */
+	size_t have = fd_raise_limit(), spare = count_open_fds() + 12 * n_workers + 8;
+	size_t overflow = have / 32 < LIMIT_OVERFLOW ? have / 32 : LIMIT_OVERFLOW;
+	size_t fit = have > spare + overflow + 2 ? (have - spare - overflow) / 2 : 1;
 
+	*ret_overflow = (unsigned)(have ? overflow : LIMIT_OVERFLOW);
 	if (!have || wanted <= fit)
 		return wanted;
 	log_event(LOG_FD_LIMIT_LOW, "open files are limited to %zu: limits.connections is %zu instead of %u", have, fit,

@@ -12,7 +12,8 @@ int doors_open(struct config *config, struct relay **relays, size_t n_workers);
 /* Removes the unix sockets that doors_open() made; never one of another guard. */
 void doors_close(const struct config *config);
 
-/* Raises the limit of open files and returns how many connections fit into it, at most `wanted`. Call when all else is open. */
-unsigned doors_fit(unsigned wanted, size_t n_workers);
+/* Raises the limit of open files and returns how many connections fit into it, at most `wanted`, and how
+ * many more may be let in to be told so. Call when all else is open. */
+unsigned doors_fit(unsigned wanted, size_t n_workers, unsigned *ret_overflow);
 
 #endif

@@ -14,6 +14,8 @@ enum {
 	LIMIT_EARLY_BYTES = 64 * 1024,    /* sent by a client behind a CONNECT head, before the tunnel stands */
 	LIMIT_DRAIN_BYTES = 8 * 1024 * 1024, /* read and dropped after a reply, so that no reset eats it */
 	LIMIT_DRAIN_MS = 2000,
+	LIMIT_LAST_REQUEST_MS = 500,      /* when stopping: for a client that has connected and said nothing yet */
+	LIMIT_OVERFLOW = 256,             /* connections over the limit that are answered with `overloaded`, at the most */
 	LIMIT_ACCEPT_BATCH = 64,          /* accepts a turn, so that open tunnels are served in between */
 	LIMIT_ACCEPT_PAUSE_MS = 100,      /* after EMFILE, until the next try */
 

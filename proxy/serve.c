@@ -1,10 +1,10 @@
 /* serve: boot, run, reload and stop, in numbered steps.
  *
- *   1 read the configuration    4 open the listeners      7 tell systemd, run the loop
- *   2 load the policy           5 open the log            8 drain and stop
- *   3 raise the file limit      6 make and start workers
+ *   1 read the configuration    4 make the workers (names, own addresses)    7 start the workers, fit to the file limit
+ *   2 load the policy           5 open the metrics                           8 all of them run: ready; the loop
+ *   3 open the listeners        6 open the log                               9 drain and stop
  *
- * Until step 5 every error is one line on stderr and exit status 2; nothing has been served by then. The main thread owns
+ * Until step 6 every error is one line on stderr and exit status 2; nothing has been served by then. The main thread owns
  * the signals, the policy loader and the metrics; workers are told by mail and wake it through an eventfd. A reload compiles the new policy on
  * this thread, then hands one reference to each worker; only when all have it in force is it called loaded. A file that
  * does not compile changes nothing. */
@@ -32,7 +32,13 @@
 #include "relay/relay.h"
 #include "version.h"
 
-enum { EXIT_USAGE = 2 };
+enum { EXIT_BROKEN = 1, EXIT_USAGE = 2 };
+
+/* What a worker has yet to be told. */
+struct owed {
+	bool policy;              /* the one in force */
+	enum mail_kind word;      /* MAIL_DRAIN or MAIL_STOP; MAIL_NONE: nothing */
+};
 
 struct guard {
 	struct config config;
@@ -45,10 +51,11 @@ struct guard {
 	struct relay_shared shared;
 	struct worker **workers;
 	struct relay **relays;
-	bool *owed;               /* workers that could not be given the policy yet */
+	struct owed *owed;        /* one per worker */
+	uint64_t generation;      /* counts reloads */
 	size_t n_workers;
 	struct metrics *metrics;
-	bool reloading, stopping, failed;
+	bool ready, reloading, stopping, failed;
 };
 
 static double wall_s(void)
@@ -56,7 +63,7 @@ static double wall_s(void)
 	return (double)clock_wall_ns() / 1e9;
 }
 
-/* --- 1, 2: files --- */
+/* --- files --- */
 
 void serve_print_problems(const char *path, const struct policy_problems *problems)
 {
@@ -81,21 +88,35 @@ static int read_text(const char *path, size_t max, char **ret, size_t *ret_n)
 	return r;
 }
 
-/* What no policy may allow, asked of the very judge that will serve: a guard that fails this must not start. */
+/* What no policy may allow, asked of the very judges that will serve: a guard that fails this must not start. The table
+ * of addresses is asked by itself, since a literal without an address rule is refused whatever the table says. */
 static bool self_test(const struct policy *p)
 {
-	static const char *const probes[] = {"169.254.169.254", "127.0.0.1", "10.0.0.1", "[::1]", "[fd00:ec2::254]",
-					     "[64:ff9b::a9fe:a9fe]", "localhost", "metadata.google.internal"};
+	static const struct {
+		const char *host;
+		enum verdict verdict;
+	} probes[] = {
+		{"169.254.169.254", VERDICT_ADDRESS_LINK_LOCAL}, {"127.0.0.1", VERDICT_ADDRESS_LOOPBACK},
+		{"10.0.0.1", VERDICT_ADDRESS_PRIVATE},           {"[::1]", VERDICT_ADDRESS_LOOPBACK},
+		{"[fd00:ec2::254]", VERDICT_ADDRESS_METADATA},   {"[64:ff9b::a9fe:a9fe]", VERDICT_ADDRESS_LINK_LOCAL},
+		{"224.0.0.1", VERDICT_ADDRESS_MULTICAST},        {"240.0.0.1", VERDICT_ADDRESS_RESERVED},
+		{"localhost", VERDICT_NAME_SPECIAL},             {"metadata.google.internal", VERDICT_NAME_SPECIAL},
+	};
+	struct policy_target t;
 
-	for (size_t role = 0; role < policy_n_roles(p); role++) {
-		for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++) {
-			struct policy_target t = {.port = 80};
+	for (int role = -1; role < (int)policy_n_roles(p); role++) {
+		for (size_t i = 0; i < 2 * sizeof(probes) / sizeof(probes[0]); i++) {
+			enum verdict expected = probes[i / 2].verdict, said;
 
-			if (!host_parse(str_from(probes[i]), &t.host, NULL) ||
-			    policy_judge_target(p, (int)role, &t, NULL).verdict == VERDICT_ALLOW)
+			t.port = i % 2 ? 443 : 80;
+			if (!host_parse(str_from(probes[i / 2].host), &t.host, NULL))
+				return false;
+			said = t.host.kind == HOST_ADDR ? policy_judge_address(p, role, &t.host.addr, t.port, NULL).verdict
+							: policy_judge_target(p, role, &t, NULL).verdict;
+			if (said != expected)
 				return false;
 			t.port = 22;
-			if (policy_judge_target(p, (int)role, &t, NULL).verdict == VERDICT_ALLOW)
+			if (policy_judge_target(p, role, &t, NULL).verdict != VERDICT_PORT_NOT_ALLOWED)
 				return false;
 		}
 	}
@@ -228,29 +249,41 @@ static int open_metrics(struct guard *g)
 
 /* --- reload --- */
 
-static void give_policy(struct guard *g)
+/* Sends each worker what it is owed; what finds a full mailbox stays owed until the next try. */
+static void post(struct guard *g)
 {
 	const struct timeval soon = {.tv_usec = 20 * 1000};
 	bool some_owed = false;
 
 	for (size_t i = 0; i < g->n_workers; i++) {
-		struct mail m = {.kind = MAIL_POLICY, .policy = g->policy};
+		struct owed *o = &g->owed[i];
+		struct mail policy = {.kind = MAIL_POLICY, .policy = g->policy, .generation = g->generation};
+		struct mail word = {.kind = o->word};
 
-		if (!g->owed[i])
-			continue;
-		policy_ref(g->policy);
-		g->owed[i] = worker_send(g->workers[i], &m) < 0;
-		if (g->owed[i])
-			policy_unref(g->policy);
-		some_owed |= g->owed[i];
+		if (o->policy) {
+			policy_ref(g->policy);
+			o->policy = worker_send(g->workers[i], &policy) < 0;
+			if (o->policy)
+				policy_unref(g->policy);
+		}
+		if (o->word != MAIL_NONE && worker_send(g->workers[i], &word) == 0)
+			o->word = MAIL_NONE;
+		some_owed |= o->policy || o->word != MAIL_NONE;
 	}
 	if (some_owed)
 		event_add(g->retry, &soon);
 }
 
+static void tell_all(struct guard *g, enum mail_kind word)
+{
+	for (size_t i = 0; i < g->n_workers; i++)
+		g->owed[i].word = word;
+	post(g);
+}
+
 static void on_retry(evutil_socket_t fd, short what, void *arg)
 {
-	give_policy(arg);
+	post(arg);
 }
 
 static void reload(struct guard *g)
@@ -276,16 +309,17 @@ static void reload(struct guard *g)
 	policy_unref(g->policy);
 	g->policy = p;
 	g->reloading = true;
+	g->generation++;
 	for (size_t i = 0; i < g->n_workers; i++)
-		g->owed[i] = true;
-	give_policy(g);
+		g->owed[i].policy = true;
+	post(g);
 }
 
 /* All workers judge by the new policy: now it is loaded. */
 static void finish_reload(struct guard *g)
 {
 	for (size_t i = 0; i < g->n_workers; i++)
-		if (g->owed[i] || atomic_load(&g->workers[i]->policy_hash) != policy_hash(g->policy))
+		if (atomic_load(&g->workers[i]->generation) != g->generation)
 			return;
 	g->reloading = false;
 	g->policy_loaded_s = wall_s();
@@ -295,15 +329,7 @@ static void finish_reload(struct guard *g)
 	sd_notify(0, "READY=1");
 }
 
-/* --- 7: the loop --- */
-
-static void tell_all(struct guard *g, enum mail_kind kind)
-{
-	struct mail m = {.kind = kind};
-
-	for (size_t i = 0; i < g->n_workers; i++)
-		worker_send(g->workers[i], &m);
-}
+/* --- the loop --- */
 
 static void stop(struct guard *g)
 {
@@ -329,34 +355,54 @@ static void on_signal(evutil_socket_t sig, short what, void *arg)
 		stop(g);
 }
 
+static void all_ready(struct guard *g)
+{
+	g->ready = true;
+	log_event(LOG_STARTED, "egress-guard " GUARD_VERSION ": %zu listeners, %zu workers, policy %016" PRIx64,
+		  g->config.n_listen, g->n_workers, policy_hash(g->policy));
+	sd_notify(0, "READY=1");
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *arg)
 {
 	struct guard *g = arg;
-	size_t ended = 0;
+	size_t ended = 0, running = 0;
 	uint64_t count;
 
 	if (read(fd, &count, sizeof(count)) < 0)
 		return;
 	for (size_t i = 0; i < g->n_workers; i++) {
 		int state = atomic_load(&g->workers[i]->state);
+		bool over = state < 0 || state == WORKER_ENDED;
 
-		ended += state != 0;
-		if ((state < 0 || (state > 0 && !g->stopping)) && !g->failed) {
+		running += state == WORKER_RUNNING;
+		ended += over;
+		if (over && (state < 0 || !g->stopping) && !g->failed) {
 			g->failed = g->stopping = true;
 			log_event(LOG_WORKER_FAILED, "worker %zu ended: %s", i, state < 0 ? strerror(-state) : "unexpectedly");
+			if (!g->ready) /* an error at start is told where the others are */
+				fprintf(stderr, "egress-guard: cannot start: %s\n", strerror(state < 0 ? -state : EIO));
 			tell_all(g, MAIL_STOP);
 		}
 	}
+	if (!g->ready && running == g->n_workers)
+		all_ready(g);
 	if (g->reloading)
 		finish_reload(g);
 	if (ended == g->n_workers)
 		event_base_loopbreak(g->base);
 }
 
+static void library_says(int severity, const char *text)
+{
+	log_event(LOG_LIBRARY, "libevent: %s", text);
+}
+
 static int watch_signals(struct guard *g)
 {
 	static const int watched[] = {SIGHUP, SIGTERM, SIGINT, SIGUSR1};
 
+	event_set_log_callback(library_says);
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < sizeof(watched) / sizeof(watched[0]); i++) {
 		g->signals[i] = evsignal_new(g->base, watched[i], on_signal, g);
@@ -373,7 +419,7 @@ static int watch_signals(struct guard *g)
 	return 0;
 }
 
-/* --- 6: workers --- */
+/* --- workers --- */
 
 static int make_workers(struct guard *g)
 {
@@ -501,20 +547,19 @@ int serve_run(const char *config_path)
 		guard_clear(&g);
 		return EXIT_USAGE;
 	}
-	g.shared.max_connections = doors_fit(g.shared.max_connections, g.n_workers);
+	g.shared.max_connections = doors_fit(g.shared.max_connections, g.n_workers, &g.shared.overflow);
 	r = start_workers(&g);
 	if (r < 0) {
 		log_event(LOG_WORKER_FAILED, "cannot start the workers: %s", strerror(-r));
 		g.failed = g.stopping = true;
 		tell_all(&g, MAIL_STOP);
 	} else {
-		log_event(LOG_STARTED, "egress-guard " GUARD_VERSION ": %zu listeners, %zu workers, policy %016" PRIx64,
-			  g.config.n_listen, g.n_workers, policy_hash(g.policy));
-		sd_notify(0, "READY=1");
 		event_base_dispatch(g.base);
 	}
 	log_event(LOG_STOPPED, "stopped");
 	guard_clear(&g);
 	log_close();
-	return g.failed ? 1 : 0;
+	if (!g.failed)
+		return 0;
+	return g.ready ? EXIT_BROKEN : EXIT_USAGE;
 }

@@ -3,6 +3,7 @@
 #define BASE_CLOCK_H
 
 #include <stdint.h>
+#include <sys/time.h>
 
 typedef uint64_t clock_ns_fn(void *arg);
 
@@ -11,6 +12,10 @@ uint64_t clock_mono_ns(void);
 static inline uint64_t clock_mono_ms(void)
 {
 	return clock_mono_ns() / 1000000;
+}
+static inline struct timeval clock_timeval_ms(uint64_t ms)
+{
+	return (struct timeval){.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
 }
 /* Nanoseconds since 1970 UTC. */
 uint64_t clock_wall_ns(void);

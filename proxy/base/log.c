@@ -130,7 +130,7 @@ static size_t write_all(int fd, struct str s)
 static void gather(void)
 {
 	struct timespec until;
-	uint64_t ns = clock_wall_ns() + LIMIT_LOG_GATHER_MS * 1000000ull;
+	uint64_t ns = clock_mono_ns() + LIMIT_LOG_GATHER_MS * 1000000ull;
 
 	until = (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
 	while (!the.ending && the.queue.len < LIMIT_LOG_QUEUE_BYTES / 4 &&
@@ -223,6 +223,20 @@ static int open_path(const char *path, int *ret_fd, bool *ret_own)
 	return 0;
 }
 
+/* Waits are measured by the clock that nobody sets. */
+static int init_more(void)
+{
+	pthread_condattr_t attr;
+	int r = -pthread_condattr_init(&attr);
+
+	if (r == 0)
+		r = -pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	if (r == 0)
+		r = -pthread_cond_init(&the.more, &attr);
+	pthread_condattr_destroy(&attr);
+	return r;
+}
+
 int log_open(const char *path, enum log_level level)
 {
 	int r = open_path(path, &the.fd, &the.own_fd);
@@ -231,7 +245,9 @@ int log_open(const char *path, enum log_level level)
 		return r;
 	the.path = strdup(path);
 	the.level = level;
-	r = the.path ? -pthread_create(&the.writer, NULL, writer_main, NULL) : -ENOMEM;
+	r = the.path ? init_more() : -ENOMEM;
+	if (r == 0)
+		r = -pthread_create(&the.writer, NULL, writer_main, NULL);
 	if (r < 0)
 		return r;
 	the.running = true;

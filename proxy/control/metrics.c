@@ -9,19 +9,26 @@
 #include <errno.h>
 #include <event2/buffer.h>
 #include <event2/http.h>
+#include <event2/listener.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/counter.h"
 #include "base/fd.h"
+#include "limits.h"
 #include "policy/verdict.h"
 #include "version.h"
 
 struct metrics {
 	struct evhttp *http;
+	struct evconnlistener *listener;
+	struct event *resume;
 	metrics_facts_fn *facts;
 	void *arg;
 };
+
+/* evhttp keeps the listener's own argument for itself. */
+static struct metrics *the_one;
 
 static void family(struct buf *b, const char *metric, const char *kind, const char *help, bool openmetrics)
 {
@@ -95,9 +102,26 @@ static void on_request(struct evhttp_request *q, void *arg)
 	buf_free(&b);
 }
 
+static void on_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct metrics *m = arg;
+
+	evconnlistener_enable(m->listener);
+}
+
+/* No descriptor for a scrape: without this libevent tries again at once, for ever, and says so each time. */
+static void on_shortage(struct evconnlistener *listener, void *arg)
+{
+	const struct timeval later = {.tv_usec = LIMIT_ACCEPT_PAUSE_MS * 1000};
+
+	evconnlistener_disable(listener);
+	event_add(the_one->resume, &later);
+}
+
 int metrics_new(struct event_base *base, int fd, metrics_facts_fn *facts, void *arg, struct metrics **ret)
 {
 	struct metrics *m = calloc(1, sizeof(*m));
+	struct evhttp_bound_socket *bound;
 
 	if (!m) {
 		fd_close(fd);
@@ -106,11 +130,16 @@ int metrics_new(struct event_base *base, int fd, metrics_facts_fn *facts, void *
 	m->facts = facts;
 	m->arg = arg;
 	m->http = evhttp_new(base);
-	if (!m->http || evhttp_accept_socket(m->http, fd) < 0) {
+	m->resume = event_new(base, -1, 0, on_resume, m);
+	bound = m->http && m->resume ? evhttp_accept_socket_with_handle(m->http, fd) : NULL;
+	if (!bound) {
 		fd_close(fd);
 		metrics_free(m);
 		return -ENOMEM;
 	}
+	m->listener = evhttp_bound_socket_get_listener(bound);
+	the_one = m;
+	evconnlistener_set_error_cb(m->listener, on_shortage);
 	/* An operator's scrape is small; nothing else is listened to. */
 	evhttp_set_allowed_methods(m->http, EVHTTP_REQ_GET | EVHTTP_REQ_HEAD);
 	evhttp_set_max_headers_size(m->http, 8192);
@@ -127,6 +156,8 @@ struct metrics *metrics_free(struct metrics *m)
 		return NULL;
 	if (m->http)
 		evhttp_free(m->http);
+	if (m->resume)
+		event_free(m->resume);
 	free(m);
 	return NULL;
 }

@@ -44,13 +44,6 @@ static struct authority authority_cut(struct str s)
 	return a;
 }
 
-static bool same_host(const struct host *a, const struct host *b)
-{
-	if (a->kind != b->kind)
-		return false;
-	return a->kind == HOST_ADDR ? addr_equal(&a->addr, &b->addr) : str_eq(host_name(a), host_name(b));
-}
-
 /* RFC 9112 3.2: HTTP/1.1 has exactly one Host (1.0 at most one), empty or uri-host [ ":" port ]. */
 static enum verdict check_host(const struct head *h, const struct policy_target *to, bool compare, const char **ret_why)
 {
@@ -74,7 +67,7 @@ static enum verdict check_host(const struct head *h, const struct policy_target 
 	if (!host_parse(a.host, &host, NULL) || (a.port.n > 0 && !port_parse(a.port, &port)))
 		return VERDICT_BAD_REQUEST;
 	*ret_why = "the Host field names another host or port than the target";
-	return !compare || (same_host(&host, &to->host) && port == to->port) ? VERDICT_ALLOW : VERDICT_BAD_TARGET;
+	return !compare || (host_equal(&host, &to->host) && port == to->port) ? VERDICT_ALLOW : VERDICT_BAD_TARGET;
 }
 
 /* --- forms --- */

@@ -139,14 +139,16 @@ static struct policy_decision judge(struct dial *d, const struct addr *a)
 	return policy_judge_address(policy, role, a, d->target.port, ownaddr_set(c->own));
 }
 
-/* The caller has judged the target before the lookup; the policy may be another by now. */
-static struct policy_decision judge_target(struct dial *d)
+/* The caller has judged the target before the lookup; the policy may be another by now, so both judgements. */
+static struct policy_decision judge_all(struct dial *d, const struct addr *a)
 {
 	const struct dialer_config *c = &d->dialer->config;
 	const struct policy *policy = c->policy(c->policy_arg);
+	const struct addrset *own = ownaddr_set(c->own);
+	int role = policy_role(policy, (struct str){d->role, d->role_len});
+	struct policy_decision decision = policy_judge_target(policy, role, &d->target, own);
 
-	return policy_judge_target(policy, policy_role(policy, (struct str){d->role, d->role_len}), &d->target,
-				   ownaddr_set(c->own));
+	return decision.verdict != VERDICT_ALLOW ? decision : policy_judge_address(policy, role, a, d->target.port, own);
 }
 
 /* --- attempts --- */
@@ -156,6 +158,7 @@ static enum verdict verdict_of_errno(int e)
 	switch (e) {
 	case ECONNREFUSED:
 	case ECONNRESET:
+	case ENOTCONN: /* accepted and gone before we looked */
 		return VERDICT_CONNECT_REFUSED;
 	case ETIMEDOUT:
 		return VERDICT_CONNECT_TIMEOUT;
@@ -315,9 +318,7 @@ static bool attempt_start(struct dial *d, size_t i)
 	}
 	at->fd = fd; /* from here on release() closes it */
 	event_assign(&at->ready, d->dialer->config.base, fd, EV_WRITE, on_ready, at);
-	decision = judge_target(d);
-	if (decision.verdict == VERDICT_ALLOW)
-		decision = judge(d, a);
+	decision = judge_all(d, a);
 	if (decision.verdict != VERDICT_ALLOW) {
 		refuse(d, a, &decision);
 		return false;

@@ -19,7 +19,6 @@
 
 #include "base/counter.h"
 #include "base/fd.h"
-#include "base/log.h"
 #include "limits.h"
 #include "policy/host.h"
 
@@ -29,10 +28,12 @@ struct listener {
 	struct event *resume;
 	accept_fn *fn;
 	void *arg;
-	bool said;
 };
 
-enum { BACKLOG = 4096 };
+enum {
+	BACKLOG = 4096,
+	ACCEPTS = 0x10000, /* __SO_ACCEPTCON, in the flags of /proc/net/unix */
+};
 
 static int parse_unix(struct str path, struct listen_address *ret, const char **ret_why)
 {
@@ -102,7 +103,7 @@ static bool same_place(const char *bound, const char *path, const struct stat *s
 	return !strcmp(a ? a + 1 : bound, b ? b + 1 : path); /* beneath a folder not known here */
 }
 
-/* Whether any socket of this namespace is bound to the path (proc(5), /proc/net/unix: the path is the last column). */
+/* Whether any listening socket of this namespace is bound to the path (proc(5), /proc/net/unix: the path is the last column). */
 static bool unix_in_use(const char *path, const struct stat *st)
 {
 	FILE *f = fopen("/proc/net/unix", "re");
@@ -113,13 +114,17 @@ static bool unix_in_use(const char *path, const struct stat *st)
 		return true; /* not known: leave the file alone */
 	while (!found && fgets(line, sizeof(line), f)) {
 		const char *bound = line;
+		bool listening = false;
 
 		line[strcspn(line, "\n")] = '\0';
 		for (int i = 0; i < 7; i++) { /* Num RefCount Protocol Flags Type St Inode Path */
+			if (i == 3)
+				listening = strtoul(bound, NULL, 16) & ACCEPTS;
 			bound += strcspn(bound, " ");
 			bound += strspn(bound, " ");
 		}
-		found = bound[0] && (!strcmp(bound, path) || same_place(bound, path, st));
+		/* A connection that was accepted there carries the path too, but keeps nobody out. */
+		found = listening && bound[0] && (!strcmp(bound, path) || same_place(bound, path, st));
 	}
 	fclose(f);
 	return found;
@@ -153,13 +158,29 @@ static int set_options(int fd, int family, bool shared)
 	return 0;
 }
 
+/* Somebody else has opened it: what the sockets accepted from it must have is set here. A unix socket takes no TCP options. */
+static int prepare_passed(int fd)
+{
+	int listening = 0, type = 0, one = 1;
+	socklen_t len = sizeof(listening), type_len = sizeof(type);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &len) < 0 ||
+	    getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_len) < 0)
+		return -errno;
+	if (!listening || type != SOCK_STREAM)
+		return -ENOTCONN;
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	return fd_set_nonblock(fd);
+}
+
 int listener_open(const struct listen_address *a, bool shared, int *ret_fd)
 {
 	int family = a->sa.ss_family, fd, r;
 
 	if (a->fd >= 0) {
 		*ret_fd = a->fd;
-		return fd_set_nonblock(a->fd);
+		return prepare_passed(a->fd);
 	}
 	if (family == AF_UNIX) {
 		r = remove_stale(a);
@@ -221,9 +242,7 @@ static bool accept_batch(struct listener *l)
 			continue;
 		counter_inc(COUNTER_ACCEPT_ERRORS);
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-			if (!l->said)
-				log_event(LOG_ACCEPT_PAUSED, "accepting pauses: %s", strerror(errno));
-			l->said = true;
+			l->fn(l->arg, -errno, NULL);
 			pause_accepting(l);
 			return false;
 		}

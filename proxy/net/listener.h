@@ -22,7 +22,8 @@ int listen_address_parse(struct str text, struct listen_address *ret, const char
  * replaced; one that answers is not (-EADDRINUSE). Returns 0 with *ret_fd, or -errno. */
 int listener_open(const struct listen_address *a, bool shared, int *ret_fd);
 
-/* A connection: the descriptor is the callee's. Returns false to stop accepting for LIMIT_ACCEPT_PAUSE_MS. */
+/* A connection: the descriptor is the callee's. Returns false to stop accepting for LIMIT_ACCEPT_PAUSE_MS. With `fd` < 0
+ * it is told of a shortage (-errno, no peer) that makes the listener pause by itself. */
 typedef bool accept_fn(void *arg, int fd, const struct sockaddr_storage *peer);
 
 /* Accepts on `fd`, which the listener owns from now on (also on failure). Out of descriptors or memory, it pauses and tries

@@ -27,7 +27,7 @@ enum {
 	FULL_IN_A_ROW = 2,
 };
 
-/* Writes out of user space. Returns bytes written, 0 when the sink is full, -1 with errno. */
+/* Writes out of user space. Returns bytes written, 0 when the sink is full, -1 with p->error. */
 static ssize_t push(struct pump *p, struct pump_end *to, const char *mem, size_t n)
 {
 	ssize_t done;
@@ -41,6 +41,8 @@ static ssize_t push(struct pump *p, struct pump_end *to, const char *mem, size_t
 	}
 	if (done > 0)
 		p->out += (uint64_t)done;
+	else if (done < 0)
+		p->error = errno;
 	return done;
 }
 
@@ -79,6 +81,7 @@ enum pump_status pump_flush(struct pump *p, struct pump_end *to, const struct pu
 		} else if (n < 0 && errno == EAGAIN) {
 			to->writable = false;
 		} else if (n == 0 || errno != EINTR) {
+			p->error = n == 0 ? EPIPE : errno;
 			return PUMP_WRITE_ERROR;
 		}
 	}
@@ -101,6 +104,7 @@ static void note_read(struct pump *p, struct pump_end *from, ssize_t n, size_t w
 	pump_end_read(from, n, want);
 	if (n > 0)
 		p->in += (uint64_t)n;
+	p->error = n < 0 ? errno : 0;
 }
 
 /* Reads once by splice. Returns what splice() did; the pipe is held only when bytes are in it. */
@@ -147,7 +151,7 @@ static ssize_t copy_once(struct pump *p, struct pump_end *from, struct pump_end 
 		/* The next try finds out whether there is room again: a short send may have been one of memory. */
 		buf_add(&p->held, room->copy + done, (size_t)(n - done));
 		if (p->held.failed) {
-			errno = ENOMEM;
+			p->error = ENOMEM;
 			done = -1;
 		}
 	}
@@ -184,7 +188,7 @@ enum pump_status pump_run(struct pump *p, struct pump_end *from, struct pump_end
 		if (want > *limit)
 			want = (size_t)*limit;
 		n = p->pipe ? fill_pipe(p, from, want, room) : copy_once(p, from, to, want, room, &write_error);
-		if (n < 0 && errno != EAGAIN)
+		if (n < 0 && p->error != EAGAIN)
 			return PUMP_READ_ERROR;
 		if (n > 0) {
 			if (*limit != UINT64_MAX)

@@ -31,6 +31,7 @@ struct pump {
 	uint64_t spliced;
 	uint8_t full, small;     /* reads in a row that filled the buffer; splices in a row that were small */
 	bool splicing;
+	int error;               /* errno of the last PUMP_READ_ERROR or PUMP_WRITE_ERROR */
 };
 
 enum pump_status {
@@ -39,8 +40,8 @@ enum pump_status {
 	PUMP_LIMIT,          /* `limit` bytes were read and all are written */
 	PUMP_EOF,            /* the source has ended and all is written */
 	PUMP_YIELD,          /* moved its share; call again later */
-	PUMP_READ_ERROR,     /* errno */
-	PUMP_WRITE_ERROR,    /* errno; what was in flight is lost */
+	PUMP_READ_ERROR,     /* see `error` */
+	PUMP_WRITE_ERROR,    /* see `error`; what was in flight is lost */
 };
 
 struct pump_room {

@@ -29,8 +29,7 @@ static void wake_main(struct worker *w)
 	uint64_t one = 1;
 
 	/* An eventfd takes a write unless its count is about to overflow; then the main thread is awake anyway. */
-	if (write(w->config.wake_fd, &one, sizeof(one)) < 0)
-		return;
+	(void)!write(w->config.wake_fd, &one, sizeof(one));
 }
 
 static void take_mail(struct worker *w, const struct mail *m)
@@ -52,7 +51,7 @@ static void take_mail(struct worker *w, const struct mail *m)
 	w->config.on_mail(w, m);
 	/* Told only once on_mail() has judged what is open again. */
 	if (m->kind == MAIL_POLICY) {
-		atomic_store(&w->policy_hash, policy_hash(w->policy));
+		atomic_store(&w->generation, m->generation);
 		wake_main(w);
 	}
 }
@@ -85,8 +84,8 @@ int worker_send(struct worker *w, const struct mail *m)
 		return -EAGAIN;
 	w->mails[head % LIMIT_MAILBOX] = *m;
 	atomic_store_explicit(&w->mail_head, head + 1, memory_order_release);
-	if (write(w->mail_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-		return -errno;
+	/* It is in the box, whatever becomes of the bell; an eventfd refuses only when it rings already. */
+	(void)!write(w->mail_fd, &one, sizeof(one));
 	return 0;
 }
 
@@ -165,6 +164,10 @@ static void *worker_main(void *arg)
 
 	if (r == 0)
 		r = w->config.on_start(w);
+	if (r == 0) {
+		atomic_store(&w->state, WORKER_RUNNING);
+		wake_main(w);
+	}
 	while (r == 0 && !w->stopping) {
 		int flags = EVLOOP_ONCE | (w->again ? EVLOOP_NONBLOCK : 0);
 
@@ -176,7 +179,7 @@ static void *worker_main(void *arg)
 	}
 	w->config.on_stop(w);
 	end_of_turn(w);
-	atomic_store(&w->state, r < 0 ? r : 1);
+	atomic_store(&w->state, r < 0 ? r : WORKER_ENDED);
 	wake_main(w);
 	return NULL;
 }
@@ -217,7 +220,6 @@ int worker_new(const struct worker_config *config, struct worker **ret)
 	if (r < 0)
 		goto fail;
 	w->policy = policy_ref(config->policy);
-	atomic_store(&w->policy_hash, policy_hash(w->policy));
 	*ret = w;
 	return 0;
 fail:

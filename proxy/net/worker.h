@@ -26,7 +26,10 @@ enum mail_kind { MAIL_NONE = 0, MAIL_POLICY, MAIL_DRAIN, MAIL_STOP };
 struct mail {
 	enum mail_kind kind;
 	struct policy *policy; /* MAIL_POLICY: a reference that the worker takes over */
+	uint64_t generation;   /* MAIL_POLICY: which reload it came by */
 };
+
+enum worker_state { WORKER_STARTING = 0, WORKER_RUNNING, WORKER_ENDED };
 
 struct worker_config {
 	unsigned index;
@@ -40,8 +43,8 @@ struct worker_config {
 	void (*on_free)(struct turn_link *l);
 	void (*on_stop)(struct worker *w);      /* the loop has ended; everything may be freed */
 	void *app;
-	int wake_fd;                            /* an eventfd of the main thread: written to when the thread ends and when a
-	                                           policy is in force */
+	int wake_fd;                            /* an eventfd of the main thread: written to when the thread runs, when it ends
+	                                           and when a policy is in force */
 };
 
 struct worker {
@@ -56,8 +59,8 @@ struct worker {
 	char *copy;                  /* LIMIT_COPY_BYTES for whoever is running */
 	bool draining;
 	pthread_t thread;
-	_Atomic uint64_t policy_hash; /* of the policy in force, for the main thread to see */
-	_Atomic int state;           /* 0 running, 1 ended, -errno failed to start */
+	_Atomic uint64_t generation; /* of the policy in force and judged by, for the main thread to see */
+	_Atomic int state;           /* enum worker_state, or -errno: failed */
 	/* private */
 	bool stopping;
 	struct turn_link *again, *again_tail, *to_free;
@@ -71,7 +74,7 @@ struct worker {
  * thread. Returns 0 or -errno with *ret untouched. */
 int worker_new(const struct worker_config *config, struct worker **ret);
 int worker_start(struct worker *w);
-/* From the main thread only. Returns 0, or -EAGAIN when the mailbox is full (the mail is not taken over). */
+/* From the main thread only. Returns 0 (the mail is taken over), or -EAGAIN when the mailbox is full. */
 int worker_send(struct worker *w, const struct mail *m);
 /* Joins the thread (which must have been told to stop) and frees all. Takes NULL. */
 struct worker *worker_free(struct worker *w);

@@ -129,7 +129,6 @@ void access_decided(struct conn *c, const char *detail)
 	bool ok = q->verdict == VERDICT_ALLOW;
 	struct buf b = {0};
 
-	q->decided = true;
 	q->decided_ns = clock_mono_ns();
 	counter_decided(q->verdict);
 	begin(&b, c, ok ? "egress-allowed" : "egress-refused",
@@ -146,7 +145,7 @@ void access_decided(struct conn *c, const char *detail)
 	add_number(&b, ",\"egress_guard\":{\"worker\":", c->relay->worker->config.index);
 	add_number(&b, ",\"lookup_ns\":", q->lookup_ns);
 	add_number(&b, ",\"connect_ns\":", q->connect_ns);
-	buf_add_z(&b, "}");
+	buf_add_z(&b, q->dns_cached ? ",\"dns_cached\":true}" : ",\"dns_cached\":false}");
 	finish(&b);
 }
 

@@ -159,6 +159,8 @@ static uint64_t deadline(const struct conn *c)
 	case CONN_DIALING: /* the dialer has a budget of its own */
 		return 0;
 	case CONN_HEAD:
+		if (!c->in.len && c->relay->worker->draining) /* it may have a request under way to us */
+			return c->since_ms + LIMIT_LAST_REQUEST_MS;
 		if (!c->in.len && c->req.id[0])
 			return c->active_ms + t->idle_ms; /* between two requests */
 		return c->since_ms + t->head_ms;
@@ -184,7 +186,7 @@ static bool arm(struct conn *c)
 		return true;
 	now = conn_now_ms();
 	at = at > now ? at - now : 0;
-	tv = (struct timeval){.tv_sec = (time_t)(at / 1000), .tv_usec = (suseconds_t)(at % 1000 * 1000)};
+	tv = clock_timeval_ms(at);
 	if (event_add(&c->timer, &tv) < 0)
 		return false;
 	c->timer_at_ms = now + at;
@@ -249,21 +251,19 @@ static void note_event(struct side *s, short what)
 		s->end.readable = s->end.hup = true;
 }
 
-/* The other side takes nothing, so nobody reads from this one; its reset must be passed on all the same. Only reading
- * would tell, or this. */
-static void pass_reset_on(struct conn *c, enum side_id id)
+/* The origin takes nothing, so nobody reads from the client; its reset ends the connection all the same. Only reading would
+ * tell, or this. (The origin's reset is left to be read behind its last bytes.) */
+static void notice_reset(struct conn *c)
 {
 	int e = 0;
 	socklen_t len = sizeof(e);
 
-	if (getsockopt(c->side[id].end.fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 || e == 0)
+	if (getsockopt(c->side[CLIENT].end.fd, SOL_SOCKET, SO_ERROR, &e, &len) < 0 || e == 0)
 		return;
-	if (c->state == CONN_HEAD && id == ORIGIN)
-		conn_drop_origin(c, false);
-	else if (c->state == CONN_DIALING)
+	if (c->state == CONN_DIALING)
 		request_given_up(c);
 	else
-		conn_close(c, id == CLIENT ? CLOSE_CLIENT_RESET : CLOSE_ORIGIN_RESET);
+		conn_close(c, CLOSE_CLIENT_RESET);
 }
 
 static void on_event(struct conn *c, enum side_id id, short what)
@@ -271,9 +271,8 @@ static void on_event(struct conn *c, enum side_id id, short what)
 	note_event(&c->side[id], what);
 	conn_run(c);
 	/* EPOLLERR comes as readable and writable. What has been read to its end has told already. */
-	if (c->state != CONN_CLOSED && c->side[id].end.fd >= 0 && c->side[id].end.readable && (what & EV_READ) &&
-	    (what & EV_WRITE))
-		pass_reset_on(c, id);
+	if (id == CLIENT && c->state != CONN_CLOSED && c->side[CLIENT].end.readable && (what & EV_READ) && (what & EV_WRITE))
+		notice_reset(c);
 }
 
 static void on_client(evutil_socket_t fd, short what, void *arg)

@@ -47,7 +47,8 @@ struct request {
 	bool has_addr;
 	bool known;                  /* `to` is set */
 	bool connect, json, head_only;
-	bool decided, allowed;       /* the decision line is written */
+	bool dns_cached;
+	bool allowed;                /* let through, and its end not yet told */
 	enum verdict verdict;
 	uint8_t minor;
 	uint16_t status;             /* the origin's final response, 0: none seen */
@@ -56,7 +57,7 @@ struct request {
 	char id[REQUEST_ID_LEN + 1];
 	uint64_t start_ns, decided_ns, lookup_ns, connect_ns;
 	uint64_t up, down;           /* bytes written to, read from the origin for this request */
-	uint64_t to_client;          /* of `down`, delivered to the client's socket */
+	uint64_t to_client;          /* written to the client's socket: `down` as delivered, and the guard's own heads */
 };
 
 struct relay;
@@ -110,7 +111,11 @@ void conn_free(struct conn *c);
 int conn_attach_origin(struct conn *c, int fd, const struct addr *a);
 void conn_drop_origin(struct conn *c, bool reset);
 
-/* Sends the guard's own reply and ends in DRAINING; if a response was begun already, resets instead. */
+/* Whether the client can still be given a reply of the guard: it asked and no answer has begun. */
+bool conn_can_answer(const struct conn *c);
+/* Cannot go on: `v` is the reply where one can be given, `why` the end that is told where the request was let through. */
+void conn_give_up(struct conn *c, enum verdict v, const char *what, enum close_why why);
+/* Sends the guard's own reply and ends in DRAINING; if a response was begun already, closes instead. */
 void conn_refuse(struct conn *c, enum verdict v, const char *what, const char *detail);
 
 /* Pumps from one side to the other and counts. */

@@ -44,6 +44,7 @@ struct exchange {
 	/* both */
 	bool http10, close_client, keep_origin;
 	bool reused, may_retry, wants_upgrade;
+	bool expects_continue;       /* the client waits for a 100 before it sends its body, and none has come */
 };
 
 struct exchange *exchange_free(struct exchange *x)
@@ -86,6 +87,7 @@ int exchange_new(struct conn *c, const struct head *h, const struct target *t, c
 	x->up = *body;
 	x->up_left = body->kind == FRAMING_LENGTH ? body->length : 0;
 	chunked_init(&x->up_chunks);
+	x->expects_continue = fields_expects_continue(h) == FIELDS_EXPECT_CONTINUE;
 	x->http10 = h->minor == 0;
 	/* RFC 9112 9.3: no persistence with an HTTP/1.0 client, whatever it says. */
 	x->close_client = x->http10 || !fields_keeps_alive(h);
@@ -114,11 +116,11 @@ static void origin_failed(struct conn *c, enum verdict v, enum close_why why, co
 {
 	struct exchange *x = c->exchange;
 
-	if (x->answered || x->interims) {
+	if (x->answered) {
 		conn_close(c, why);
 		return;
 	}
-	if (x->reused && x->may_retry && !x->in.len && v == VERDICT_ORIGIN_CLOSED) {
+	if (!x->interims && x->reused && x->may_retry && !x->in.len && v == VERDICT_ORIGIN_CLOSED) {
 		conn_drop_origin(c, false);
 		x->reused = x->up_done = x->up_broken = false;
 		request_dial(c);
@@ -131,11 +133,10 @@ void exchange_timed_out(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 
-	/* A client that owes us its body is not the origin's fault. */
-	if (!x->up_done || x->answered)
-		conn_close(c, CLOSE_IDLE);
-	else
-		origin_failed(c, VERDICT_ORIGIN_TIMEOUT, CLOSE_IDLE, NULL);
+	/* A client that owes us its body is not the origin's fault, unless the origin takes nothing or was to say 100 first. */
+	bool origin_owes = x->up_done || x->expects_continue || c->pump[CLIENT].held.len || c->pump[CLIENT].in_pipe;
+
+	conn_give_up(c, origin_owes ? VERDICT_ORIGIN_TIMEOUT : VERDICT_BODY_TIMEOUT, NULL, CLOSE_IDLE);
 }
 
 /* --- up --- */
@@ -147,7 +148,7 @@ static enum step up_broke(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 
-	if (errno == ENOMEM || errno == ENOBUFS) {
+	if (c->pump[CLIENT].error == ENOMEM || c->pump[CLIENT].error == ENOBUFS) {
 		conn_close(c, CLOSE_INTERNAL_ERROR);
 		return STEP_ENDED;
 	}
@@ -208,11 +209,9 @@ static enum chunked_result pass_chunks(struct chunked *chunks, struct buf *in, s
 {
 	struct str v = buf_view(in);
 	size_t used = 0, written = 0;
-	char *to = buf_reserve(held, v.n);
+	char *to = v.n ? buf_reserve(held, v.n) : NULL;
 	enum chunked_result r;
 
-	if (!v.n)
-		return CHUNKED_MORE;
 	if (!to)
 		return CHUNKED_MORE; /* the caller sees `failed` */
 	r = chunked_pass(chunks, v.p, v.n, to, &used, &written);
@@ -221,10 +220,18 @@ static enum chunked_result pass_chunks(struct chunked *chunks, struct buf *in, s
 	return r;
 }
 
+/* This direction has moved its share: the others first. */
+static enum step next_turn(struct conn *c)
+{
+	worker_again(c->relay->worker, &c->again);
+	return STEP_WAIT;
+}
+
 static enum step up_chunked(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 	struct buf *held = &c->pump[CLIENT].held;
+	size_t turn = LIMIT_TURN_BYTES;
 
 	for (;;) {
 		enum step s = up_flush(c);
@@ -253,11 +260,14 @@ static enum step up_chunked(struct conn *c)
 		}
 		if (held->len)
 			continue;
+		if (!turn)
+			return next_turn(c);
 		n = conn_read(c, CLIENT, &c->in, LIMIT_COPY_BYTES);
 		if (n < 0)
 			return client_ended_early(c, n);
 		if (n == 0)
 			return c->side[CLIENT].end.eof ? client_ended_early(c, 0) : STEP_WAIT;
+		turn -= (size_t)n < turn ? (size_t)n : turn;
 	}
 }
 
@@ -311,17 +321,18 @@ static enum step interim_head(struct conn *c, const struct head *h)
 	const struct framing none = {FRAMING_NONE, 0};
 
 	if (h->status == 101) {
-		c->req.status = 101;
-		if (!x->wants_upgrade || !x->up_done) {
+		if (!x->wants_upgrade || !x->up_done || !fields_wants_upgrade(h)) {
 			origin_failed(c, VERDICT_ORIGIN_PROTOCOL, CLOSE_ORIGIN_PROTOCOL, "101 without a request for it");
 			return STEP_ENDED;
 		}
+		c->req.status = 101;
 		fields_write_response(&c->pump[ORIGIN].held, h, &none, false, true);
 		buf_consume(&x->in, h->len);
 		return upgrade(c);
 	}
+	x->expects_continue = false;
 	if (++x->interims > LIMIT_INTERIM_RESPONSES) {
-		conn_close(c, CLOSE_ORIGIN_PROTOCOL);
+		origin_failed(c, VERDICT_ORIGIN_PROTOCOL, CLOSE_ORIGIN_PROTOCOL, "too many interim responses");
 		return STEP_ENDED;
 	}
 	if (!x->http10)
@@ -445,15 +456,17 @@ static enum step down_pump(struct conn *c)
 	case PUMP_LIMIT:
 		return STEP_DONE;
 	case PUMP_EOF:
-		if (x->down.kind == FRAMING_CLOSE)
+		/* After a failed send the end may be a reset that the send has eaten. */
+		if (x->down.kind == FRAMING_CLOSE && (!x->up_broken || c->side[ORIGIN].end.hup))
 			return STEP_DONE;
-		conn_close(c, CLOSE_ORIGIN_TRUNCATED);
+		conn_close(c, x->down.kind == FRAMING_CLOSE ? CLOSE_ORIGIN_RESET : CLOSE_ORIGIN_TRUNCATED);
 		return STEP_ENDED;
 	case PUMP_READ_ERROR:
 		conn_close(c, CLOSE_ORIGIN_RESET);
 		return STEP_ENDED;
 	case PUMP_WRITE_ERROR:
-		conn_close(c, errno == ENOMEM || errno == ENOBUFS ? CLOSE_INTERNAL_ERROR : CLOSE_CLIENT_RESET);
+		conn_close(c, c->pump[ORIGIN].error == ENOMEM || c->pump[ORIGIN].error == ENOBUFS ? CLOSE_INTERNAL_ERROR
+												  : CLOSE_CLIENT_RESET);
 		return STEP_ENDED;
 	}
 	return STEP_WAIT;
@@ -463,6 +476,7 @@ static enum step down_chunked(struct conn *c)
 {
 	struct exchange *x = c->exchange;
 	struct buf *held = &c->pump[ORIGIN].held;
+	size_t turn = LIMIT_TURN_BYTES;
 
 	for (;;) {
 		enum step s = down_flush(c);
@@ -483,6 +497,8 @@ static enum step down_chunked(struct conn *c)
 		x->body_read = r == CHUNKED_DONE;
 		if (held->len || x->body_read)
 			continue;
+		if (!turn)
+			return next_turn(c);
 		n = conn_read(c, ORIGIN, &x->in, LIMIT_COPY_BYTES);
 		if (n < 0 || c->side[ORIGIN].end.eof) {
 			conn_close(c, n == -ENOMEM ? CLOSE_INTERNAL_ERROR
@@ -491,6 +507,7 @@ static enum step down_chunked(struct conn *c)
 		}
 		if (n == 0)
 			return STEP_WAIT;
+		turn -= (size_t)n < turn ? (size_t)n : turn;
 	}
 }
 
@@ -523,7 +540,8 @@ static enum step run_down(struct conn *c)
 static void finished(struct conn *c)
 {
 	struct exchange *x = c->exchange;
-	bool close_client = x->close_client || !x->up_done || c->side[CLIENT].end.eof;
+	/* A client that has ended may have left more requests before its end. */
+	bool close_client = x->close_client || !x->up_done || (c->side[CLIENT].end.eof && !c->in.len);
 	bool keep_origin = x->keep_origin && x->up_done && !x->in.len && !c->side[ORIGIN].end.eof && !close_client;
 
 	access_ended(c, CLOSE_DONE);

@@ -6,9 +6,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "limits.h"
 #include "net/listener.h"
 #include "relay/rejudge.h"
@@ -18,16 +21,30 @@ struct accept_ctx {
 	const struct relay_entry *entry;
 };
 
-enum { OVERFLOW_CONNECTIONS = 256 }; /* beyond the limit: answered with `overloaded`; beyond these: left in the backlog */
+/* A shortage repeats itself ten times a second: it is told once a minute. */
+static void accepting_paused(struct relay *r, int error)
+{
+	uint64_t now = conn_now_ms();
+
+	if (r->paused_told_ms && now - r->paused_told_ms < 60000)
+		return;
+	r->paused_told_ms = now;
+	log_event(LOG_ACCEPT_PAUSED, "accepting pauses again and again: %s", strerror(error));
+}
 
 static bool on_accept(void *arg, int fd, const struct sockaddr_storage *peer)
 {
 	struct accept_ctx *a = arg;
 	struct relay_shared *s = a->relay->shared;
-	unsigned open = atomic_fetch_add(&s->open_connections, 1) + 1;
+	unsigned open;
 
+	if (fd < 0) {
+		accepting_paused(a->relay, -fd);
+		return false;
+	}
+	open = atomic_fetch_add(&s->open_connections, 1) + 1;
 	conn_accept(a->relay, a->entry, fd, peer, open > s->max_connections);
-	return open < s->max_connections + OVERFLOW_CONNECTIONS;
+	return open < s->max_connections + s->overflow;
 }
 
 static void stop_all(struct relay *r, enum close_why why)
@@ -36,11 +53,12 @@ static void stop_all(struct relay *r, enum close_why why)
 
 	for (struct conn *c = r->conns; c; c = next) {
 		next = c->next;
-		if (c->state == CONN_DIALING) { /* asked for and not decided yet: its client is told, and the log */
-			conn_refuse(c, VERDICT_SHUTTING_DOWN, NULL, NULL);
+		if (c->state == CONN_DIALING || c->state == CONN_EXCHANGE) { /* asked and not answered: its client is told */
+			conn_give_up(c, VERDICT_SHUTTING_DOWN, NULL, why);
 			conn_run(c);
 		}
-		c->req.verdict = c->req.allowed ? VERDICT_SHUTTING_DOWN : c->req.verdict;
+		if (c->req.allowed)
+			c->req.verdict = VERDICT_SHUTTING_DOWN;
 		conn_close(c, why);
 	}
 	worker_stop(r->worker);
@@ -59,8 +77,7 @@ static void close_listeners(struct relay *r)
 
 static void drain(struct relay *r)
 {
-	uint64_t ms = r->shared->timeouts.drain_ms;
-	struct timeval tv = {.tv_sec = (time_t)(ms / 1000), .tv_usec = (suseconds_t)(ms % 1000 * 1000)};
+	struct timeval tv = clock_timeval_ms(r->shared->timeouts.drain_ms);
 	struct conn *next;
 
 	/* Who is in the backlog gets an answer rather than a reset. */
@@ -70,8 +87,11 @@ static void drain(struct relay *r)
 	close_listeners(r);
 	for (struct conn *c = r->conns; c; c = next) {
 		next = c->next;
-		if (c->state == CONN_HEAD)
-			conn_run(c); /* closes itself unless a request has begun */
+		if (c->state != CONN_HEAD)
+			continue;
+		/* Its event may not have been told yet. Idle between two requests it closes itself; a new one gets a moment. */
+		c->side[CLIENT].end.readable = true;
+		conn_run(c);
 	}
 	event_add(r->drain_timer, &tv);
 	if (!r->conns)

@@ -21,6 +21,7 @@ struct relay_entry {
 struct relay_shared {
 	struct relay_timeouts timeouts;
 	unsigned max_connections;
+	unsigned overflow;         /* this many more are answered with `overloaded`; beyond them the backlog waits */
 	_Atomic unsigned open_connections; /* over all workers */
 };
 
@@ -34,6 +35,7 @@ struct relay {
 	struct conn *conns;              /* all that are not CLOSED */
 	struct head head;                /* scratch for whoever parses */
 	uint64_t id_base, id_next;       /* request ids */
+	uint64_t paused_told_ms;         /* when the log last said that accepting pauses */
 	struct event *drain_timer;
 	struct event *tick_timer;
 	bool ticking;                    /* the timer is pending */

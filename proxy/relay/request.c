@@ -86,22 +86,12 @@ static void write_reply(struct conn *c, const char *what, const char *detail)
 	reply_write(&c->pump[ORIGIN].held, &reply);
 }
 
-void conn_refuse(struct conn *c, enum verdict v, const char *what, const char *detail)
+/* What is to be said of the end is in the log already. */
+static void reply_and_drain(struct conn *c, const char *what, const char *detail)
 {
-	struct request *q = &c->req;
-
-	if (c->exchange && exchange_answered(c->exchange)) {
-		conn_close(c, close_of(v));
-		return;
-	}
-	q->verdict = v;
 	conn_drop_origin(c, false);
 	c->dial = dial_cancel(c->dial);
 	write_reply(c, what, detail);
-	if (q->allowed)
-		access_ended(c, close_of(v));
-	else
-		access_decided(c, what ? what : detail);
 	c->exchange = exchange_free(c->exchange);
 	buf_free(&c->in);
 	if (c->pump[ORIGIN].held.failed) {
@@ -110,6 +100,57 @@ void conn_refuse(struct conn *c, enum verdict v, const char *what, const char *d
 		return;
 	}
 	conn_set_state(c, CONN_DRAINING);
+}
+
+bool conn_can_answer(const struct conn *c)
+{
+	switch (c->state) {
+	case CONN_HEAD:
+	case CONN_DIALING:
+		return true;
+	case CONN_EXCHANGE:
+		return !exchange_answered(c->exchange);
+	case CONN_CLOSED:
+	case CONN_TUNNEL:
+	case CONN_DRAINING:
+		break;
+	}
+	return false;
+}
+
+void conn_give_up(struct conn *c, enum verdict v, const char *what, enum close_why why)
+{
+	struct request *q = &c->req;
+
+	if (!conn_can_answer(c)) {
+		q->verdict = v;
+		conn_close(c, why);
+		return;
+	}
+	if (!q->allowed) {
+		conn_refuse(c, v, what, NULL);
+		return;
+	}
+	/* Let through and broken off before an answer: its end is told with the true cause, its client gets the reply. */
+	q->verdict = v;
+	access_ended(c, why);
+	reply_and_drain(c, what, NULL);
+}
+
+void conn_refuse(struct conn *c, enum verdict v, const char *what, const char *detail)
+{
+	struct request *q = &c->req;
+
+	if (!conn_can_answer(c)) {
+		conn_close(c, close_of(v));
+		return;
+	}
+	q->verdict = v;
+	if (q->allowed)
+		access_ended(c, close_of(v));
+	else
+		access_decided(c, what ? what : detail);
+	reply_and_drain(c, what, detail);
 }
 
 void request_unreadable(struct conn *c, enum verdict v, const char *why)
@@ -167,6 +208,7 @@ static void on_dialed(void *arg, const struct dial_result *result)
 	c->dial = NULL;
 	c->req.lookup_ns += result->lookup_ns;
 	c->req.connect_ns += result->connect_ns;
+	c->req.dns_cached = result->dns_cached;
 	if (result->has_addr) {
 		c->req.addr = result->addr;
 		c->req.has_addr = true;
@@ -244,13 +286,6 @@ static bool origin_is_idle(struct conn *c)
 	return recv(c->side[ORIGIN].end.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-static bool same_host(const struct host *a, const struct host *b)
-{
-	if (a->kind != b->kind)
-		return false;
-	return a->kind == HOST_ADDR ? addr_equal(&a->addr, &b->addr) : str_eq(host_name(a), host_name(b));
-}
-
 static bool can_reuse(struct conn *c)
 {
 	struct worker *w = c->relay->worker;
@@ -258,7 +293,7 @@ static bool can_reuse(struct conn *c)
 
 	if (c->side[ORIGIN].end.fd < 0)
 		return false;
-	if (c->origin_to.port != c->req.to.port || !same_host(&c->origin_to.host, &c->req.to.host))
+	if (c->origin_to.port != c->req.to.port || !host_equal(&c->origin_to.host, &c->req.to.host))
 		return false;
 	d = policy_judge_address(w->policy, policy_role(w->policy, str_from(c->entry->role)), &c->origin_addr,
 				 c->origin_to.port, ownaddr_set(w->own));
@@ -383,8 +418,8 @@ void request_run(struct conn *c)
 		if (n == 0) {
 			if (waiting)
 				buf_free(&c->in); /* an idle connection costs no buffer */
-			if (waiting && c->relay->worker->draining)
-				conn_close(c, CLOSE_CLIENT_CLOSED);
+			if (waiting && c->relay->worker->draining && c->req.id[0])
+				conn_close(c, CLOSE_CLIENT_CLOSED); /* between two requests; a new client may be about to ask */
 			return;
 		}
 		if (waiting && c->req.id[0])

@@ -5,6 +5,9 @@
  * that nobody takes a broken stream for a whole one. Back-pressure is the pump's: it never reads what the other side
  * would not take.
  *
+ * A reset of the client is passed on at once, whatever is in flight: nobody waits for it any more. A reset of the origin
+ * is passed on behind the bytes that came before it, as the client's own kernel would have kept them for it.
+ *
  * A write error towards the origin means that it is gone for our bytes. What it sent before it went may still be in its
  * socket (a server that answers and closes while the client still sends), so the way down is served to its end and the
  * reset comes after. A client that cannot be written to is gone at once. */
@@ -48,12 +51,17 @@ static bool run_direction(struct conn *c, enum side_id from, enum close_why *ret
 		worker_again(c->relay->worker, &c->again);
 		return false;
 	case PUMP_EOF:
+		/* Our failed send has eaten the origin's reset: recv() shows an end where there was none. */
+		if (from == ORIGIN && c->up_broken && !c->side[ORIGIN].end.hup) {
+			*ret_close = CLOSE_ORIGIN_RESET;
+			return false;
+		}
 		return finish(c, from);
 	case PUMP_READ_ERROR:
 		*ret_close = from == CLIENT ? CLOSE_CLIENT_RESET : CLOSE_ORIGIN_RESET;
 		return false;
 	case PUMP_WRITE_ERROR:
-		if (errno == ENOMEM || errno == ENOBUFS) /* our own trouble: the other side lives and would wait */
+		if (c->pump[from].error == ENOMEM || c->pump[from].error == ENOBUFS) /* our own trouble: the other side lives and would wait */
 			*ret_close = CLOSE_INTERNAL_ERROR;
 		else if (from == ORIGIN)
 			*ret_close = CLOSE_CLIENT_RESET;
