@@ -65,7 +65,8 @@ def test_out_of_descriptors(guard):
     g = guard(files=120, config={"workers": 1})
     good = open_tunnel(g.port, "echo.example.org:443")
     crowd = [Client(g.port, timeout=2) for _ in range(300)]
-    assert eventually(lambda: g.fds() >= 118), g.fds()
+    assert eventually(lambda: g.metric("egress_guard_accept_pauses_total") > 0)
+    assert g.fds() < 120  # the limit by descriptors keeps some for those who are served
     cpu, start = g.cpu(), time.monotonic()
     for _ in range(20):
         good.send(b"x")
@@ -93,14 +94,15 @@ def test_slow_heads_time_out(guard):
     start = time.monotonic()
     data = request("http://http.example.org/size/1", [("X-Long", "y" * 500)])
     for i in range(len(data)):
-        if elapsed(start) > 3:
+        if elapsed(start) > 6:
             break
         try:
             dripping.send(data[i:i + 1])
         except OSError:
             break
         time.sleep(0.1)
-    assert elapsed(start) < 3, "a byte now and then must not win more time"
+    # head_timeout, then the two seconds in which the reply is drained
+    assert elapsed(start) < 5, "a byte now and then must not win more time"
     r = refused(partial.rest())
     assert (r.status, r.code) == (408, "head_timeout")
     try:
