@@ -18,7 +18,7 @@
 
 /* --- memory that runs out: the Nth allocation from now fails, in every library of the process --- */
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t k, size_t n);
 void *__libc_realloc(void *p, size_t n);
@@ -493,7 +493,7 @@ static void test_too_many_roles(void **state)
 /* Whatever allocation fails: no policy, no problem that is none, nothing left behind. */
 static void test_out_of_memory(void **state)
 {
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	static const struct {
 		const char *text;
 		int err;
