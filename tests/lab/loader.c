@@ -5,11 +5,11 @@
  *
  * --concurrent C keeps C tunnels open at a time (all by default); --barrier opens all of them before any byte moves;
  * --early sends the first bytes in one segment with the CONNECT head; --fin ends the output when all is sent; --raw does
- * not compare; --words are passed to the origin (see origin.c). Without --proxy it connects straight to an IPv4 target.
+ * not compare; --words are passed to the origin (see origin_bulk.c). Without --proxy it connects straight to an IPv4 target.
  *
  * Prints one JSON object: ok, failed, up and down (tunnel bytes, the origin's first line counted), seconds, max_open, statuses,
  * first_error. Exits 0 when every tunnel did all that was asked. */
-#define _GNU_SOURCE
+#include "number.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>
@@ -276,17 +276,34 @@ static void release(void)
 
 /* --- start and report --- */
 
+static uint64_t number(const char *text, uint64_t max)
+{
+	uint64_t value;
+
+	if (!read_number(text, 0, max, &value)) {
+		errno = EINVAL;
+		die(text);
+	}
+	return value;
+}
+
+/* ADDRESS:PORT, IPv4 */
 static void parse_address(const char *text)
 {
-	char host[64];
-	unsigned port;
+	char host[INET_ADDRSTRLEN];
+	size_t len = strcspn(text, ":");
 
-	if (sscanf(text, "%63[^:]:%u", host, &port) != 2)
+	errno = EINVAL;
+	if (!text[len] || len >= sizeof host)
 		die(text);
+	memcpy(host, text, len);
+	host[len] = 0;
 	opt.first_hop.sin_family = AF_INET;
-	opt.first_hop.sin_port = htons((uint16_t)port);
-	if (inet_pton(AF_INET, host, &opt.first_hop.sin_addr) != 1)
+	opt.first_hop.sin_port = htons((uint16_t)number(text + len + 1, UINT16_MAX));
+	if (inet_pton(AF_INET, host, &opt.first_hop.sin_addr) != 1) {
+		errno = EINVAL;
 		die(text);
+	}
 }
 
 static void parse(int argc, char **argv)
@@ -302,17 +319,17 @@ static void parse(int argc, char **argv)
 		switch (c) {
 		case 'p': parse_address(optarg); opt.proxied = true; break;
 		case 't': opt.target = optarg; break;
-		case 'n': opt.tunnels = strtoull(optarg, NULL, 10); break;
-		case 'c': opt.concurrent = strtoull(optarg, NULL, 10); break;
-		case 'u': opt.up = strtoull(optarg, NULL, 10); break;
-		case 'd': opt.down = strtoull(optarg, NULL, 10); break;
+		case 'n': opt.tunnels = number(optarg, UINT64_MAX); break;
+		case 'c': opt.concurrent = number(optarg, UINT64_MAX); break;
+		case 'u': opt.up = number(optarg, UINT64_MAX); break;
+		case 'd': opt.down = number(optarg, UINT64_MAX); break;
 		case 'w': opt.words = optarg; break;
 		case 'b': opt.barrier = true; break;
 		case 'e': opt.early = true; break;
 		case 'f': opt.fin = true; break;
 		case 'r': opt.raw = true; break;
-		case 'T': opt.tag = strtoull(optarg, NULL, 10); break;
-		case 'x': opt.timeout = (unsigned)strtoul(optarg, NULL, 10); break;
+		case 'T': opt.tag = number(optarg, UINT64_MAX); break;
+		case 'x': opt.timeout = (unsigned)number(optarg, UINT32_MAX); break;
 		default: exit(2);
 		}
 	}

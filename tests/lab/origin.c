@@ -2,7 +2,7 @@
  *
  * FILE has one listener a line, "ADDRESS,PORT,BEHAVIOUR":
  *   echo    sends back what comes; at end of input sends the rest and closes
- *   bulk    obeys its first line, see below
+ *   bulk    obeys its first line, see origin_bulk.c
  *   banner  sends a banner at once, then echoes
  *   drain   reads to the end of input, then sends the count as a decimal line and closes
  *   hold    accepts and neither reads, writes nor closes
@@ -10,22 +10,10 @@
  *   close   accepts and closes
  *   watch   an address nobody may dial: records who came, closes
  *
- * The first line of bulk, up to '\n', not part of the counts it asks for: words KEY=NUMBER, or a KEY alone:
- *   up=N     expect N bytes of the pattern; more, fewer or other bytes are an error in the record
- *   down=N   send N bytes of the pattern (from the start, beside reading)
- *   eof      send only after the client's end of input
- *   delay=MS send only after so long
- *   rate=N   read N bytes a second at most;  srate=N  send so many at most
- *   reset=N  reset after N bytes sent;  upreset=N  reset after N bytes read
- *   raw      do not compare what comes (the fastest)
- *   stay     do not close after sending: wait for the client's end
- *   tag=N    a number to find the record by
- * When `down` is sent and `up` read, the connection is closed. The pattern has period 65521, so no power-of-two slip
- * goes unseen.
- *
  * Control (JSON lines on SOCKET): any request with "since" answers {"mark": N, "connections": [...]} with the records
  * from that number on; "wait" (milliseconds) holds the answer until all of them have ended or the time is over. */
-#define _GNU_SOURCE
+#include "origin.h"
+#include "number.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -43,42 +31,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { PERIOD = 65521, BUFFER = 256 * 1024, LINE_MAX_BYTES = 256, TURN = 8, HEAD_KEPT = 32 };
-enum behaviour { ECHO, BULK, BANNER, DRAIN, HOLD, RESET, CLOSE, WATCH };
 static const char *const behaviour_names[] = { "echo", "bulk", "banner", "drain", "hold", "reset", "close", "watch" };
-enum end { OPEN, END_DONE, END_EOF, END_PEER_RESET, END_RESET, END_MISMATCH, END_ERROR };
 static const char *const end_names[] = { "open", "done", "eof", "peer_reset", "reset", "mismatch", "error" };
-
-/* What is told of a connection; kept after its end. */
-struct record {
-	uint64_t received, sent; /* all bytes, the first line and the banner too */
-	uint64_t tag;
-	uint16_t port, peer_port;
-	uint8_t behaviour, end, saw_eof;
-	char address[INET6_ADDRSTRLEN];
-	uint8_t head[HEAD_KEPT];
-	uint8_t head_len;
-};
-
-enum kind { K_LISTENER, K_CONN, K_CONTROL };
-
-struct conn {
-	enum kind kind; /* first: what an epoll event points to */
-	int fd;
-	uint32_t record;
-	enum behaviour behaviour;
-	bool line_done, eof_in, raw, stay, after_eof, writable, readable, has_reset, has_upreset;
-	uint64_t up, down, up_seen, down_sent, reset_at, upreset_at, rate, srate;
-	uint64_t start_ms, not_before_ms;
-	char line[LINE_MAX_BYTES];
-	size_t line_len;
-	char *pending; /* echo: bytes read and not yet written */
-	size_t pending_at, pending_len;
-	struct conn *next_paced, *prev_paced;
-	bool paced;
-	struct conn *next_busy, *next_dead;
-	bool busy;
-};
 
 struct listener {
 	enum kind kind;
@@ -96,16 +50,15 @@ struct asker {
 };
 
 static int epoll_fd;
-static struct record *records;
+struct record *records;
 static uint32_t n_records, cap_records;
-static char pattern[PERIOD * 2 + BUFFER];
-static char buffer[BUFFER];
+char buffer[BUFFER];
 static struct conn *paced; /* look at the clock each round */
 static struct conn *busy;  /* used up their turn: edge-triggered events will not tell again */
 static struct conn *dead;  /* freed at the end of the round */
 static struct asker *askers;
 
-static uint64_t now_ms(void)
+uint64_t now_ms(void)
 {
 	struct timespec t;
 
@@ -136,7 +89,7 @@ static void watch_fd(int fd, void *object, uint32_t events)
 
 /* --- connections --- */
 
-static void conn_pace(struct conn *c)
+void conn_pace(struct conn *c)
 {
 	if (c->paced)
 		return;
@@ -148,7 +101,7 @@ static void conn_pace(struct conn *c)
 	paced = c;
 }
 
-static void conn_end(struct conn *c, enum end end)
+void conn_end(struct conn *c, enum end end)
 {
 	struct linger reset = { 1, 0 };
 	struct record *r = &records[c->record];
@@ -174,7 +127,7 @@ static void conn_end(struct conn *c, enum end end)
 	dead = c;
 }
 
-static int conn_send(struct conn *c, const char *p, size_t n)
+int conn_send(struct conn *c, const char *p, size_t n)
 {
 	ssize_t k = send(c->fd, p, n, MSG_NOSIGNAL);
 
@@ -189,8 +142,7 @@ static int conn_send(struct conn *c, const char *p, size_t n)
 	return -1;
 }
 
-/* Reads up to n bytes; -1: nothing now or over; 0: end of input. */
-static ssize_t conn_recv(struct conn *c, char *p, size_t n, int flags)
+ssize_t conn_recv(struct conn *c, char *p, size_t n, int flags)
 {
 	struct record *r = &records[c->record];
 	ssize_t k = recv(c->fd, p, n, flags);
@@ -213,154 +165,6 @@ static ssize_t conn_recv(struct conn *c, char *p, size_t n, int flags)
 		conn_end(c, errno == ECONNRESET ? END_PEER_RESET : END_ERROR);
 	}
 	return k;
-}
-
-static void bulk_line(struct conn *c)
-{
-	char *save = NULL;
-
-	for (char *w = strtok_r(c->line, " \r", &save); w; w = strtok_r(NULL, " \r", &save)) {
-		char *eq = strchr(w, '=');
-		uint64_t v = eq ? strtoull(eq + 1, NULL, 10) : 0;
-
-		if (eq)
-			*eq = 0;
-		if (!strcmp(w, "up"))
-			c->up = v;
-		else if (!strcmp(w, "down"))
-			c->down = v;
-		else if (!strcmp(w, "eof"))
-			c->after_eof = true;
-		else if (!strcmp(w, "delay"))
-			c->not_before_ms = now_ms() + v;
-		else if (!strcmp(w, "rate"))
-			c->rate = v;
-		else if (!strcmp(w, "srate"))
-			c->srate = v;
-		else if (!strcmp(w, "reset"))
-			c->has_reset = true, c->reset_at = v;
-		else if (!strcmp(w, "upreset"))
-			c->has_upreset = true, c->upreset_at = v;
-		else if (!strcmp(w, "raw"))
-			c->raw = true;
-		else if (!strcmp(w, "stay"))
-			c->stay = true;
-		else if (!strcmp(w, "tag"))
-			records[c->record].tag = v;
-	}
-	c->start_ms = now_ms();
-	if (c->rate || c->srate || c->not_before_ms)
-		conn_pace(c);
-}
-
-/* How much a rate allows by now, beyond what was moved. */
-static uint64_t allowance(const struct conn *c, uint64_t rate, uint64_t moved)
-{
-	uint64_t may;
-
-	if (!rate)
-		return UINT64_MAX;
-	may = (now_ms() - c->start_ms + 20) * rate / 1000;
-	return may > moved ? may - moved : 0;
-}
-
-static bool bulk_take(struct conn *c, const char *p, size_t n)
-{
-	if (!c->line_done) {
-		while (n) {
-			char ch = *p++;
-
-			n--;
-			if (ch == '\n') {
-				c->line_done = true;
-				c->line[c->line_len] = 0;
-				bulk_line(c);
-				break;
-			}
-			if (c->line_len + 1 >= sizeof c->line) {
-				conn_end(c, END_MISMATCH);
-				return false;
-			}
-			c->line[c->line_len++] = ch;
-		}
-	}
-	while (n) {
-		size_t at = c->up_seen % PERIOD, m = n < PERIOD ? n : PERIOD;
-
-		if (!c->raw && memcmp(pattern + at, p, m) != 0) {
-			conn_end(c, END_MISMATCH);
-			return false;
-		}
-		c->up_seen += m;
-		p += m;
-		n -= m;
-	}
-	return true;
-}
-
-static void bulk_read(struct conn *c)
-{
-	for (int turn = 0; turn < TURN && c->readable && c->fd >= 0; turn++) {
-		uint64_t may = c->line_done ? allowance(c, c->rate, c->up_seen) : BUFFER;
-		size_t want = may < BUFFER ? (size_t)may : BUFFER;
-		bool blind = c->line_done && c->raw;
-		ssize_t k;
-
-		if (!want)
-			return;
-		if (c->line_done && c->has_upreset && want > c->upreset_at - c->up_seen)
-			want = c->upreset_at - c->up_seen;
-		k = conn_recv(c, blind ? NULL : buffer, blind ? BUFFER * 4 : want, blind ? MSG_TRUNC : 0);
-		if (k <= 0)
-			return;
-		if (blind)
-			c->up_seen += (uint64_t)k;
-		else if (!bulk_take(c, buffer, (size_t)k))
-			return;
-		if (c->line_done && c->has_upreset && c->up_seen >= c->upreset_at) {
-			conn_end(c, END_RESET);
-			return;
-		}
-	}
-}
-
-static void bulk_write(struct conn *c)
-{
-	if (!c->line_done || (c->after_eof && !c->eof_in) || c->not_before_ms > now_ms())
-		return;
-	for (int turn = 0; turn < TURN && c->writable && c->fd >= 0 && c->down_sent < c->down; turn++) {
-		uint64_t left = c->down - c->down_sent, may = allowance(c, c->srate, c->down_sent);
-		int k;
-
-		left = left < may ? left : may;
-		if (c->has_reset && left > c->reset_at - c->down_sent)
-			left = c->reset_at - c->down_sent;
-		if (!left)
-			break;
-		k = conn_send(c, pattern + c->down_sent % PERIOD, left < BUFFER ? (size_t)left : BUFFER);
-		if (k < 0)
-			return;
-		c->down_sent += (uint64_t)k;
-	}
-	if (c->fd >= 0 && c->has_reset && c->down_sent >= c->reset_at)
-		conn_end(c, END_RESET);
-}
-
-static void bulk_turn(struct conn *c)
-{
-	bulk_read(c);
-	if (c->fd >= 0)
-		bulk_write(c);
-	if (c->fd < 0)
-		return;
-	if (c->eof_in && (!c->line_done || c->up_seen < c->up)) {
-		conn_end(c, END_MISMATCH);
-	} else if (!c->raw && c->line_done && c->up_seen > c->up) {
-		conn_end(c, END_MISMATCH);
-	} else if (c->line_done && c->down_sent == c->down && c->up_seen >= c->up && !c->has_reset && !c->has_upreset) {
-		if (!c->stay || c->eof_in)
-			conn_end(c, c->eof_in ? END_EOF : END_DONE);
-	}
 }
 
 static void echo_turn(struct conn *c)
@@ -593,28 +397,43 @@ static int bind_tcp(const char *address, uint16_t port)
 	return fd;
 }
 
+/* Takes one line of FILE apart: its commas and its end become zeros. */
+static bool parse_listener(char *line, struct listener *l)
+{
+	char *port = strchr(line, ','), *name = port ? strchr(port + 1, ',') : NULL;
+	uint64_t number;
+	size_t b = 0;
+
+	if (!name)
+		return false;
+	*port++ = *name++ = 0;
+	name[strcspn(name, "\n")] = 0;
+	while (b < sizeof behaviour_names / sizeof *behaviour_names && strcmp(behaviour_names[b], name) != 0)
+		b++;
+	if (b == sizeof behaviour_names / sizeof *behaviour_names || strlen(line) >= sizeof l->address ||
+	    !read_number(port, 0, UINT16_MAX, &number))
+		return false;
+	l->behaviour = (enum behaviour)b;
+	l->port = (uint16_t)number;
+	memcpy(l->address, line, strlen(line) + 1);
+	return true;
+}
+
 static void read_listeners(const char *path)
 {
 	FILE *f = fopen(path, "r");
-	char line[200], address[INET6_ADDRSTRLEN], name[40];
-	unsigned port;
+	char line[200];
 
 	if (!f)
 		die(path);
 	while (fgets(line, sizeof line, f)) {
 		struct listener *l = must(calloc(1, sizeof *l));
-		size_t b = 0;
 
-		if (sscanf(line, "%45[^,],%u,%39s", address, &port, name) != 3)
+		if (!parse_listener(line, l)) {
+			errno = EINVAL;
 			die(line);
-		while (b < sizeof behaviour_names / sizeof *behaviour_names && strcmp(behaviour_names[b], name) != 0)
-			b++;
-		if (b == sizeof behaviour_names / sizeof *behaviour_names)
-			die(name);
-		l->behaviour = (enum behaviour)b;
-		l->port = (uint16_t)port;
-		snprintf(l->address, sizeof l->address, "%s", address);
-		l->fd = bind_tcp(address, l->port);
+		}
+		l->fd = bind_tcp(l->address, l->port);
 		l->kind = K_LISTENER;
 		watch_fd(l->fd, l, EPOLLIN);
 	}
@@ -639,9 +458,7 @@ static bool has_work(const struct conn *c)
 	if (c->fd < 0 || c->behaviour == HOLD)
 		return false;
 	if (c->behaviour == BULK)
-		return (c->readable && !c->eof_in && !c->rate) ||
-		       (c->writable && c->line_done && c->down_sent < c->down && !c->srate && (!c->after_eof || c->eof_in) &&
-			c->not_before_ms <= now_ms());
+		return bulk_has_work(c);
 	if (c->pending_at < c->pending_len)
 		return c->writable;
 	return c->readable && !c->eof_in;
@@ -737,11 +554,7 @@ int main(int argc, char **argv)
 	getrlimit(RLIMIT_NOFILE, &files);
 	files.rlim_cur = files.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &files);
-	for (size_t i = 0; i < sizeof pattern; i++) {
-		size_t at = i % PERIOD;
-
-		pattern[i] = (char)(at * 131 + (at >> 8) * 17 + 7);
-	}
+	bulk_init();
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	read_listeners(argv[2]);
 	open_control(argv[1]);

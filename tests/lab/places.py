@@ -15,7 +15,7 @@ NET6 = "2606:2800:220:1::"
 
 WEB4, WEB6 = "93.184.216.34", NET6 + "34"          # HTTP on 80, HTTPS on 443 (web.py)
 ECHO4, ECHO6 = "93.184.216.35", NET6 + "35"        # raw echo on 80 and 443 (origin.c)
-BULK4, BULK6 = "93.184.216.36", NET6 + "36"        # does what its first line says (origin.c)
+BULK4, BULK6 = "93.184.216.36", NET6 + "36"        # does what its first line says (origin_bulk.c)
 BANNER4 = "93.184.216.37"                          # speaks first, then echoes
 HOLD4 = "93.184.216.38"                            # accepts and never reads or writes
 RESET4 = "93.184.216.39"                           # accepts and resets at once

@@ -89,6 +89,16 @@ def test_origin_counts_and_compares(lab, mark):
     assert (bad["tag"], bad["end"]) == (8, "mismatch")
 
 
+@pytest.mark.parametrize("line", [b"down=20x", b"down=", b"down", b"down=-1", b"down=18446744073709551616", b"rate=4294967296",
+                                  b"eof=1", b"donw=20", b"down=20\0up=0"])
+def test_bulk_obeys_no_line_that_it_does_not_know(lab, mark, line):
+    with Client(80, host=places.BULK4) as c:
+        c.send(line + b"\n")
+        with pytest.raises(ConnectionResetError):
+            c.rest()
+    assert [(t["sent"], t["end"]) for t in mark.tunnels()] == [(0, "mismatch")]
+
+
 def test_loader_notices_a_wrong_byte(lab, load):
     done = subprocess.run([lab.bin + "/loader", "--target", places.ECHO4 + ":80", "--up", "5", "--down", "5", "--timeout", "3"],
                           capture_output=True, text=True)
