@@ -109,7 +109,7 @@ static void test_read_error(void **state)
 			st = run(&r, &no_limit);
 		} while (st == PUMP_WANT_READ);
 		assert_int_equal(st, PUMP_READ_ERROR);
-		assert_int_equal(errno, ECONNRESET);
+		assert_int_equal(r.p.error, ECONNRESET);
 		assert_true(r.p.in == 0);
 		rig_down(&r);
 	}
@@ -137,7 +137,7 @@ static void test_write_error(void **state)
 				st = run(&r, &no_limit);
 			} while (st == PUMP_WANT_READ);
 			assert_int_equal(st, PUMP_WRITE_ERROR);
-			assert_true(errno == EPIPE || errno == ECONNRESET);
+			assert_true(r.p.error == EPIPE || r.p.error == ECONNRESET);
 			assert_true(r.p.in == 3000 && r.p.out == 0 && r.p.spliced == 0);
 			/* A pipe with bytes in it must not serve somebody else. */
 			assert_int_equal(r.p.in_pipe, splice ? 3000 : 0);
@@ -168,7 +168,7 @@ static void test_write_error_in_the_middle(void **state)
 		r.to.writable = true;
 		st = run(&r, &no_limit);
 		assert_int_equal(st, PUMP_WRITE_ERROR);
-		assert_int_equal(errno, EPIPE);
+		assert_int_equal(r.p.error, EPIPE);
 		assert_true(r.p.out == out);
 		rig_down(&r);
 	}
@@ -186,7 +186,7 @@ static void test_no_memory_for_the_rest(void **state)
 	do {
 		feed(&r, 64 * MIB);
 		take_events(&r, 0);
-		errno = 0;
+		r.p.error = 0;
 		r.p.splicing = false;
 		st = pump_run(&r.p, &r.from, &r.to, &no_limit, &r.room);
 	} while (st == PUMP_WANT_READ || st == PUMP_YIELD);
@@ -196,7 +196,7 @@ static void test_no_memory_for_the_rest(void **state)
 		st = pump_run(&r.p, &r.from, &r.to, &no_limit, &r.room);
 	}
 	assert_int_equal(st, PUMP_WRITE_ERROR);
-	assert_int_equal(errno, ENOMEM);
+	assert_int_equal(r.p.error, ENOMEM);
 	assert_true(r.p.in > r.p.out);
 	rig_down(&r);
 }
