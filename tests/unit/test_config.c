@@ -75,7 +75,6 @@ static void test_defaults(void **state)
 	assert_null(c.listen[0].fd_name);
 	assert_int_equal(c.listen[0].address.sa.ss_family, AF_INET);
 	assert_int_equal(c.listen[0].address.fd, -1);
-	assert_int_equal(c.listen[0].line, 2);
 	assert_string_equal(c.policy_path, "conf/policy.yaml");
 	assert_false(c.has_metrics);
 	assert_string_equal(c.dns_servers, "");
@@ -118,7 +117,6 @@ static void test_everything(void **state)
 	assert_int_equal(c.listen[1].address.sa.ss_family, AF_INET6);
 	assert_int_equal(ntohs(((struct sockaddr_in6 *)&c.listen[1].address.sa)->sin6_port), 3129);
 	assert_string_equal(c.listen[1].role, "other");
-	assert_int_equal(c.listen[1].line, 4);
 	assert_string_equal(((struct sockaddr_un *)&c.listen[2].address.sa)->sun_path, "/run/guard.sock");
 	assert_string_equal(c.listen[3].fd_name, "proxy");
 	assert_string_equal(c.listen[3].text, "fd:proxy");

@@ -187,11 +187,18 @@ static void test_passed_in(void **state)
 	struct listen_address a = {.fd = socket(AF_INET, SOCK_STREAM, 0)};
 	int fd = -1;
 
+	assert_int_equal(listener_open(&a, false, &fd), -ENOTCONN); /* nobody listens on it */
+	assert_int_equal(listen(a.fd, 1), 0);
 	assert_false(fcntl(a.fd, F_GETFL) & O_NONBLOCK);
 	assert_int_equal(listener_open(&a, false, &fd), 0);
 	assert_int_equal(fd, a.fd);
 	assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	assert_int_equal(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+	assert_int_equal(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
 	close(fd);
+	a.fd = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_int_equal(listener_open(&a, false, &fd), -ENOTCONN);
+	close(a.fd);
 }
 
 static void test_unix_sockets(void **state)
@@ -246,6 +253,7 @@ static void test_unix_sockets(void **state)
 /* --- accepting --- */
 
 struct taker {
+	int shortage; /* errno that the listener told */
 	struct event_base *base;
 	struct listener *l;
 	struct listen_address address;
@@ -258,6 +266,11 @@ static bool take(void *arg, int fd, const struct sockaddr_storage *peer)
 {
 	struct taker *t = arg;
 
+	if (fd < 0) { /* the listener pauses by itself */
+		assert_null(peer);
+		t->shortage = -fd;
+		return false;
+	}
 	assert_true(t->n < sizeof(t->fd) / sizeof(t->fd[0]));
 	t->fd[t->n++] = fd;
 	t->peer = *peer;
@@ -340,6 +353,7 @@ static void test_out_of_descriptors(void **state)
 	n = counter_sum(COUNTER_ACCEPT_PAUSES) - pauses;
 	assert_in_range(n, 1, 4);
 	assert_int_equal(counter_sum(COUNTER_ACCEPT_ERRORS) - errors, n);
+	assert_int_equal(t->shortage, EMFILE);
 	run_until(t, 3, 5000);
 	assert_int_equal(t->n, 3);
 	for (int i = 0; i < 3; i++)
