@@ -332,7 +332,7 @@ static void *reader(void *arg)
 static void blocked_pipe(bool nonblocking)
 {
 	uint64_t dropped = counter_sum(COUNTER_LOG_DROPPED), lines = counter_sum(COUNTER_LOG_LINES), missing, lost, queued;
-	const unsigned many = 2 * LIMIT_LOG_QUEUE_BYTES / LINE;
+	const unsigned many = 3 * LIMIT_LOG_QUEUE_BYTES / LINE; /* the queue, what the writer may have taken, and one more */
 	uint64_t start = clock_mono_ms(), took;
 	struct reading r;
 	int real;
