@@ -2,8 +2,6 @@
 #ifndef PROXY_CONFIG_H
 #define PROXY_CONFIG_H
 
-#include <sys/types.h>
-
 #include "base/log.h"
 #include "net/listener.h"
 #include "policy/policy.h"
@@ -13,9 +11,7 @@ struct config_listen {
 	char *text;                /* as written, for messages */
 	char *fd_name;             /* fd:NAME, to be found among the sockets of the service manager; else NULL */
 	char role[POLICY_ROLE_NAME_MAX + 1];
-	bool opened;               /* the listening socket was made; for a unix one, as this file: */
-	dev_t dev;
-	ino_t ino;
+	bool opened;               /* the listening socket was made, and its file not yet removed */
 };
 
 struct config {

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <systemd/sd-daemon.h>
 #include <unistd.h>
@@ -48,18 +47,6 @@ static int find_passed_fd(struct config_listen *l)
 	return found;
 }
 
-/* Of a unix socket the file is remembered: a successor may have put its own in that place when we end. */
-static void note_opened(struct config_listen *l)
-{
-	struct stat st;
-
-	l->opened = true;
-	if (l->address.sa.ss_family != AF_UNIX || lstat(((const struct sockaddr_un *)&l->address.sa)->sun_path, &st) < 0)
-		return;
-	l->dev = st.st_dev;
-	l->ino = st.st_ino;
-}
-
 static int open_one(struct config *config, size_t i, struct relay **relays, size_t n_workers)
 {
 	struct config_listen *l = &config->listen[i];
@@ -81,8 +68,7 @@ static int open_one(struct config *config, size_t i, struct relay **relays, size
 		if (tcp || w == i % n_workers)
 			r = listener_open(&l->address, tcp, &e->fd);
 	}
-	if (r == 0)
-		note_opened(l);
+	l->opened = r == 0;
 	return r < 0 ? open_failed(l, r) : 0;
 }
 
@@ -95,16 +81,14 @@ int doors_open(struct config *config, struct relay **relays, size_t n_workers)
 	return r;
 }
 
-void doors_close(const struct config *config)
+void doors_close(struct config *config)
 {
 	for (size_t i = 0; i < config->n_listen; i++) {
-		const struct config_listen *l = &config->listen[i];
-		const char *path = ((const struct sockaddr_un *)&l->address.sa)->sun_path;
-		struct stat st;
+		struct config_listen *l = &config->listen[i];
 
-		if (l->opened && l->address.sa.ss_family == AF_UNIX && lstat(path, &st) == 0 && st.st_dev == l->dev &&
-		    st.st_ino == l->ino)
-			unlink(path);
+		if (l->opened && l->address.sa.ss_family == AF_UNIX)
+			unlink(((const struct sockaddr_un *)&l->address.sa)->sun_path);
+		l->opened = false;
 	}
 }
 

@@ -70,11 +70,16 @@ void serve_print_problems(const char *path, const struct policy_problems *proble
 	for (size_t i = 0; i < problems->n; i++) {
 		const struct policy_problem *p = &problems->items[i];
 
-		fprintf(stderr, "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s\n", path, p->line, p->column, p->message,
-			p->hint ? "; hint: " : "", p->hint ? p->hint : "");
+		/* While the guard runs its log is the place: stderr may have a reader that is stuck. */
+		if (log_running())
+			log_event(LOG_POLICY_PROBLEM, "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s", path, p->line, p->column, p->message,
+				  p->hint ? "; hint: " : "", p->hint ? p->hint : "");
+		else
+			fprintf(stderr, "%s:%" PRIu32 ":%" PRIu32 ": %s%s%s\n", path, p->line, p->column, p->message,
+				p->hint ? "; hint: " : "", p->hint ? p->hint : "");
 	}
 	if (problems->dropped)
-		fprintf(stderr, "%s: and %zu more\n", path, problems->dropped);
+		log_event(LOG_POLICY_PROBLEM, "%s: and %zu more", path, problems->dropped);
 }
 
 static int read_text(const char *path, size_t max, char **ret, size_t *ret_n)
@@ -82,9 +87,9 @@ static int read_text(const char *path, size_t max, char **ret, size_t *ret_n)
 	int r = config_read_file(path, max, ret, ret_n);
 
 	if (r == -EFBIG)
-		fprintf(stderr, "egress-guard: %s is larger than %zu bytes\n", path, max);
+		log_event(LOG_POLICY_PROBLEM, "%s is larger than %zu bytes", path, max);
 	else if (r < 0)
-		fprintf(stderr, "egress-guard: cannot read %s: %s\n", path, strerror(-r));
+		log_event(LOG_POLICY_PROBLEM, "cannot read %s: %s", path, strerror(-r));
 	return r;
 }
 
@@ -136,9 +141,9 @@ int serve_load_policy(const char *path, struct policy **ret)
 	r = policy_compile((struct str){text, n}, &p, &problems);
 	serve_print_problems(path, &problems);
 	if (r == -ENOMEM)
-		fprintf(stderr, "egress-guard: %s: out of memory\n", path);
+		log_event(LOG_POLICY_PROBLEM, "%s: out of memory", path);
 	if (r == 0 && !self_test(p)) {
-		fprintf(stderr, "egress-guard: %s: self-test failed: a built-in refusal did not hold\n", path);
+		log_event(LOG_POLICY_PROBLEM, "%s: self-test failed: a built-in refusal did not hold", path);
 		p = policy_unref(p);
 		r = -EINVAL;
 	}
@@ -158,7 +163,7 @@ static int check_roles(const struct guard *g, const struct policy *p)
 		const struct config_listen *l = &g->config.listen[i];
 
 		if (policy_role(p, str_from(l->role)) < 0) {
-			fprintf(stderr, "egress-guard: %s: no role \"%s\", which the listener %s needs\n",
+			log_event(LOG_POLICY_PROBLEM, "%s: no role \"%s\", which the listener %s needs",
 				g->config.policy_path, l->role, l->text);
 			return -EINVAL;
 		}
@@ -301,7 +306,7 @@ static void reload(struct guard *g)
 	}
 	if (r < 0) {
 		counter_inc(COUNTER_RELOADS_FAILED);
-		log_event(LOG_POLICY_REFUSED, "%s was not loaded (%s, see above); the policy %016" PRIx64 " stays in force",
+		log_event(LOG_POLICY_REFUSED, "%s was not loaded (%s); the policy %016" PRIx64 " stays in force",
 			  g->config.policy_path, r == -EINVAL ? "it has errors" : strerror(-r), policy_hash(g->policy));
 		sd_notify(0, "READY=1");
 		return;
@@ -338,6 +343,7 @@ static void stop(struct guard *g)
 	g->stopping = true;
 	if (!again) {
 		sd_notify(0, "STOPPING=1");
+		doors_close(&g->config);
 		log_event(LOG_STOPPING, "stopping: open connections have %" PRIu64 " s", g->config.drain_ms / 1000);
 	}
 	tell_all(g, again ? MAIL_STOP : MAIL_DRAIN);
@@ -539,6 +545,7 @@ static int boot(struct guard *g, const char *config_path)
 int serve_run(const char *config_path)
 {
 	struct guard g = {.wake_fd = -1, .started_s = wall_s()};
+	sigset_t all;
 	int r;
 
 	counter_attach();
@@ -557,6 +564,9 @@ int serve_run(const char *config_path)
 		event_base_dispatch(g.base);
 	}
 	log_event(LOG_STOPPED, "stopped");
+	/* The handlers go with their events; a signal after that must not cost the last lines of the log. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, NULL);
 	guard_clear(&g);
 	log_close();
 	if (!g.failed)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -237,6 +238,19 @@ static int init_more(void)
 	return r;
 }
 
+/* Signals are the main thread's, also in the last moments, when it has none of its handlers left. */
+static int start_writer(void)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = -pthread_create(&the.writer, NULL, writer_main, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return r;
+}
+
 int log_open(const char *path, enum log_level level)
 {
 	int r = open_path(path, &the.fd, &the.own_fd);
@@ -247,11 +261,16 @@ int log_open(const char *path, enum log_level level)
 	the.level = level;
 	r = the.path ? init_more() : -ENOMEM;
 	if (r == 0)
-		r = -pthread_create(&the.writer, NULL, writer_main, NULL);
+		r = start_writer();
 	if (r < 0)
 		return r;
 	the.running = true;
 	return 0;
+}
+
+bool log_running(void)
+{
+	return the.running;
 }
 
 int log_reopen(void)

@@ -24,6 +24,8 @@ int log_open(const char *path, enum log_level level);
 int log_reopen(void);
 /* Writes what is queued and ends the writer. Safe without log_open(). */
 void log_close(void);
+/* Whether the writer runs: from then on nobody but it should write to stderr, whose reader may be stuck. */
+bool log_running(void);
 
 /* Queues one access line: `line` without newline, at most LIMIT_LOG_LINE_BYTES. Any thread. */
 void log_access(struct str line);

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -169,6 +170,8 @@ static uint64_t deadline(const struct conn *c)
 			return c->active_ms + t->half_open_ms;
 		return c->active_ms + t->idle_ms;
 	case CONN_EXCHANGE:
+		if (c->side[CLIENT].end.hup) /* it may only have finished speaking, or be gone */
+			return c->active_ms + t->half_open_ms;
 		return c->active_ms + t->idle_ms;
 	case CONN_DRAINING:
 		return c->since_ms + LIMIT_DRAIN_MS;
@@ -241,14 +244,34 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 
 /* --- events --- */
 
+static bool is_cut(const struct side *s)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	/* Behind our own FIN a true end closes the connection too; but then nothing is sent any more that could eat a reset. */
+	return !s->end.shut && getsockopt(s->end.fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 && info.tcpi_state == TCP_CLOSE;
+}
+
+bool conn_was_reset(const struct conn *c, enum side_id id)
+{
+	const struct side *s = &c->side[id];
+
+	return s->end.hup ? s->cut : is_cut(s);
+}
+
 static void note_event(struct side *s, short what)
 {
 	if (what & EV_READ)
 		s->end.readable = true;
 	if (what & EV_WRITE)
 		s->end.writable = true;
+	if ((what & EV_CLOSED) && !s->end.hup) {
+		s->end.hup = true;
+		s->cut = is_cut(s);
+	}
 	if (what & EV_CLOSED)
-		s->end.readable = s->end.hup = true;
+		s->end.readable = true;
 }
 
 /* The origin takes nothing, so nobody reads from the client; its reset ends the connection all the same. Only reading would
@@ -306,6 +329,7 @@ static int watch(struct conn *c, enum side_id id, int fd)
 {
 	struct side *s = &c->side[id];
 
+	s->cut = false;
 	s->end = (struct pump_end){.fd = fd, .writable = true};
 	event_assign(&s->event, c->relay->worker->base, fd, EV_READ | EV_WRITE | EV_CLOSED | EV_ET | EV_PERSIST,
 		     id == CLIENT ? on_client : on_origin, c);

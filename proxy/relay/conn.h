@@ -35,6 +35,7 @@ enum side_id { CLIENT = 0, ORIGIN = 1 };
 
 struct side {
 	struct pump_end end;
+	bool cut;             /* with end.hup: it was a reset when it was first told */
 	struct event event;
 };
 
@@ -117,6 +118,11 @@ bool conn_can_answer(const struct conn *c);
 void conn_give_up(struct conn *c, enum verdict v, const char *what, enum close_why why);
 /* Sends the guard's own reply and ends in DRAINING; if a response was begun already, closes instead. */
 void conn_refuse(struct conn *c, enum verdict v, const char *what, const char *detail);
+
+/* A side has been read to its end: was it an end? Linux gives a socket's error once, to whichever call is next, so a send may
+ * eat a reset (a splice that wrote a part even without a word), and recv() then shows an end where there was none. The state of
+ * the connection tells: after a FIN it waits for ours, after a reset it is closed. */
+bool conn_was_reset(const struct conn *c, enum side_id id);
 
 /* Pumps from one side to the other and counts. */
 enum pump_status conn_pump(struct conn *c, enum side_id from, uint64_t *limit);

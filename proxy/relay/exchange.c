@@ -136,7 +136,8 @@ void exchange_timed_out(struct conn *c)
 	/* A client that owes us its body is not the origin's fault, unless the origin takes nothing or was to say 100 first. */
 	bool origin_owes = x->up_done || x->expects_continue || c->pump[CLIENT].held.len || c->pump[CLIENT].in_pipe;
 
-	conn_give_up(c, origin_owes ? VERDICT_ORIGIN_TIMEOUT : VERDICT_BODY_TIMEOUT, NULL, CLOSE_IDLE);
+	conn_give_up(c, origin_owes ? VERDICT_ORIGIN_TIMEOUT : VERDICT_BODY_TIMEOUT, NULL,
+		     c->side[CLIENT].end.hup ? CLOSE_HALF_OPEN : CLOSE_IDLE);
 }
 
 /* --- up --- */
@@ -456,8 +457,7 @@ static enum step down_pump(struct conn *c)
 	case PUMP_LIMIT:
 		return STEP_DONE;
 	case PUMP_EOF:
-		/* After a failed send the end may be a reset that the send has eaten. */
-		if (x->down.kind == FRAMING_CLOSE && (!x->up_broken || c->side[ORIGIN].end.hup))
+		if (x->down.kind == FRAMING_CLOSE && !conn_was_reset(c, ORIGIN))
 			return STEP_DONE;
 		conn_close(c, x->down.kind == FRAMING_CLOSE ? CLOSE_ORIGIN_RESET : CLOSE_ORIGIN_TRUNCATED);
 		return STEP_ENDED;

@@ -6,7 +6,8 @@
  * would not take.
  *
  * A reset of the client is passed on at once, whatever is in flight: nobody waits for it any more. A reset of the origin
- * is passed on behind the bytes that came before it, as the client's own kernel would have kept them for it.
+ * is passed on when every byte that came before it is written to the client; what is then still in the client's socket may
+ * be lost with it, as in any reset.
  *
  * A write error towards the origin means that it is gone for our bytes. What it sent before it went may still be in its
  * socket (a server that answers and closes while the client still sends), so the way down is served to its end and the
@@ -51,9 +52,8 @@ static bool run_direction(struct conn *c, enum side_id from, enum close_why *ret
 		worker_again(c->relay->worker, &c->again);
 		return false;
 	case PUMP_EOF:
-		/* Our failed send has eaten the origin's reset: recv() shows an end where there was none. */
-		if (from == ORIGIN && c->up_broken && !c->side[ORIGIN].end.hup) {
-			*ret_close = CLOSE_ORIGIN_RESET;
+		if (conn_was_reset(c, from)) {
+			*ret_close = from == CLIENT ? CLOSE_CLIENT_RESET : CLOSE_ORIGIN_RESET;
 			return false;
 		}
 		return finish(c, from);
