@@ -55,6 +55,19 @@ static bool is_dropped(const struct head *h, struct str name, int side)
 	return head_has_token(h, CONNECTION, name);
 }
 
+/* A Proxy-Status of proxies behind us is passed on (RFC 9209 2); one that claims to be this guard's own is not. */
+static bool is_forged(const struct head_field *f)
+{
+	struct str name = STR_LIT(FIELDS_VIA_NAME);
+
+	if (!str_ieq(f->name, STR_LIT("Proxy-Status")))
+		return false;
+	for (size_t i = 0; i + name.n <= f->value.n; i++)
+		if (str_ieq((struct str){f->value.p + i, name.n}, name))
+			return true;
+	return false;
+}
+
 static void write_field(struct buf *out, struct str name, struct str value)
 {
 	buf_add_str(out, name);
@@ -147,7 +160,7 @@ void fields_write_response(struct buf *out, const struct head *h, const struct f
 	buf_add_str(out, h->reason);
 	buf_add(out, "\r\n", 2);
 	for (f = h->fields; f < h->fields + h->n_fields; f++)
-		if (!is_dropped(h, f->name, RESPONSE))
+		if (!is_dropped(h, f->name, RESPONSE) && !is_forged(f))
 			write_field(out, f->name, f->value);
 	/* RFC 9110 8.6: in an answer to HEAD and in a 304 it tells of the answer to a GET; never in a 1xx or 204 */
 	if (h->status >= 200 && h->status != 204) {

@@ -19,6 +19,7 @@
 
 #include "base/counter.h"
 #include "http/fields.h"
+#include "http/octet.h"
 #include "limits.h"
 #include "relay/access.h"
 #include "relay/relay.h"
@@ -44,6 +45,7 @@ struct exchange {
 	/* both */
 	bool http10, close_client, keep_origin;
 	bool reused, may_retry, wants_upgrade;
+	char offered[64];            /* the Upgrade field as sent; what does not fit is not offered */
 	bool expects_continue;       /* the client waits for a 100 before it sends its body, and none has come */
 };
 
@@ -75,10 +77,14 @@ static bool is_idempotent(struct str method)
 int exchange_new(struct conn *c, const struct head *h, const struct target *t, const struct framing *body)
 {
 	struct exchange *x = calloc(1, sizeof(*x));
+	const struct head_field *upgrade;
 
 	if (!x)
 		return -ENOMEM;
-	x->wants_upgrade = fields_wants_upgrade(h);
+	upgrade = head_find(h, STR_LIT("Upgrade"), NULL);
+	x->wants_upgrade = fields_wants_upgrade(h) && upgrade->value.n < sizeof(x->offered);
+	if (x->wants_upgrade)
+		memcpy(x->offered, upgrade->value.p, upgrade->value.n);
 	fields_write_request(&x->head, h, t, body, x->wants_upgrade);
 	if (x->head.failed) {
 		exchange_free(x);
@@ -315,6 +321,18 @@ static enum step upgrade(struct conn *c)
 	return STEP_ENDED;
 }
 
+/* RFC 9110 7.8: a server switches only to what the client has offered. */
+static bool was_offered(const struct exchange *x, const struct head *h)
+{
+	const struct head_field *f = head_find(h, STR_LIT("Upgrade"), NULL);
+	struct str list = str_from(x->offered), member;
+
+	while (f && octets_next_member(&list, &member))
+		if (str_ieq(member, f->value))
+			return true;
+	return false;
+}
+
 /* An interim response: passed on, but never to an HTTP/1.0 client (RFC 9110 15.2). */
 static enum step interim_head(struct conn *c, const struct head *h)
 {
@@ -322,7 +340,7 @@ static enum step interim_head(struct conn *c, const struct head *h)
 	const struct framing none = {FRAMING_NONE, 0};
 
 	if (h->status == 101) {
-		if (!x->wants_upgrade || !x->up_done || !fields_wants_upgrade(h)) {
+		if (!x->wants_upgrade || !x->up_done || !fields_wants_upgrade(h) || !was_offered(x, h)) {
 			origin_failed(c, VERDICT_ORIGIN_PROTOCOL, CLOSE_ORIGIN_PROTOCOL, "101 without a request for it");
 			return STEP_ENDED;
 		}

@@ -40,6 +40,18 @@ static void refuse(struct conn *c, const struct policy_decision *d)
 	}
 }
 
+/* Addresses are judged by the dialer as it goes; the target is known already, and attempts to it are under way. */
+static void rejudge_dial(const struct policy *p, const struct addrset *own, struct conn *c)
+{
+	int role = policy_role(p, str_from(c->entry->role));
+	struct policy_decision d = policy_judge_target(p, role, &c->req.to, own);
+
+	if (d.verdict == VERDICT_ALLOW)
+		return;
+	conn_give_up(c, d.verdict, d.what, CLOSE_POLICY_CHANGED);
+	conn_run(c);
+}
+
 void rejudge_all(struct relay *r)
 {
 	const struct addrset *own = ownaddr_set(r->worker->own); /* one set for all: it holds until the loop runs */
@@ -48,6 +60,10 @@ void rejudge_all(struct relay *r)
 
 	for (struct conn *c = r->conns; c; c = next) {
 		next = c->next;
+		if (c->state == CONN_DIALING) {
+			rejudge_dial(r->worker->policy, own, c);
+			continue;
+		}
 		if (c->side[ORIGIN].end.fd < 0)
 			continue;
 		d = judge(r->worker->policy, own, c);

@@ -4,7 +4,8 @@
 
 #include "relay/relay.h"
 
-/* Closes what the policy now refuses: tunnels, exchanges, kept origins. What is being dialed is judged when it connects. */
+/* Closes what the policy now refuses: tunnels, exchanges, kept origins. What is being dialed is judged by its target
+ * now and by its address when it connects. */
 void rejudge_all(struct relay *r);
 
 #endif

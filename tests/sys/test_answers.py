@@ -4,8 +4,9 @@ import threading
 import pytest
 
 from guard import OPEN
+from lab import eventually
 from script import URL, Origin, head_of
-from wire import Client, Response, refused, request
+from wire import Client, Response, connect_head, refused, request
 
 NOTHING_ALLOWED = "version: 1\nroles:\n  agent:\n    allow: []\n"
 EXPECTING = [("Expect", "100-continue"), ("Content-Length", "5")]
@@ -124,3 +125,25 @@ def test_requests_before_a_half_close_are_all_answered(guard, n):
         assert [(r.status, r.body) for r in (c.response() for _ in range(n))] == [(200, b"ok")] * n
         assert c.at_end()
     assert {r["egress_guard.close"] for r in g.records_of(c, n)} == {"done"}
+
+
+def test_switch_to_what_was_not_offered(guard):
+    g = guard()
+
+    def serve(s):
+        head_of(s)
+        s.sendall(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: other\r\n\r\n")
+        s.recv(1)
+    with Origin(serve), Client(g.port) as c:
+        c.send(request(URL + "/", [("Connection", "Upgrade"), ("Upgrade", "websocket, second")]))
+        assert refused(c.rest(), 502).code == "origin_protocol"
+
+
+def test_reload_refuses_what_is_being_dialed(guard):
+    """The denied address answers nothing: without the reload the reply would be a timeout that advises to retry."""
+    g = guard(config={"timeouts": {"connect": "20s"}})
+    with Client(g.port, timeout=10) as c:
+        c.send(connect_head("blackhole.example.org:443"))
+        assert eventually(lambda: g.metric("egress_guard_dial_attempts_total") == 1)
+        g.reload("version: 1\nroles:\n  agent:\n    unmatched: allow\n    deny: [blackhole.example.org]\n")
+        assert refused(c.rest(), 403).code == "host_denied"

@@ -128,7 +128,8 @@ static const struct {
 	 "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n" VIA "\r\n"},
 	/* another's words for this hop, or in this guard's name */
 	{"GET", STR_LIT("HTTP/1.1 407 Auth\r\nProxy-Authenticate: Basic realm=x\r\nX-Egress-Reason: host_denied\r\n"
-			"WWW-Authenticate: Basic\r\nProxy-Status: cdn\r\nContent-Length: 0\r\n\r\n"), false, false,
+			"WWW-Authenticate: Basic\r\nProxy-Status: cdn\r\nProxy-Status: x, Egress-Guard; error=dns_error\r\n"
+			"Content-Length: 0\r\n\r\n"), false, false,
 	 "HTTP/1.1 407 Auth\r\nWWW-Authenticate: Basic\r\nProxy-Status: cdn\r\nContent-Length: 0\r\n" VIA "\r\n"},
 	/* no body, but a length that speaks of another response */
 	{"HEAD", STR_LIT("HTTP/1.1 200 OK\r\nContent-Length: 70\r\n\r\n"), false, false,
